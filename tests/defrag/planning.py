@@ -52,6 +52,17 @@ def share_pod(name: str, on: str, device: int, mib: str = HALF) -> Json:
     return owned(pod(name, {SHARE: mib}, on=on, annotations=annotations))
 
 
+def budget(name: str, allowed: int, **labels: str) -> Json:
+    """A PodDisruptionBudget of the pods with these labels."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": labels}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
 def state(*objects: Json) -> ClusterState:
     return state_of(read_objects(inventory(*objects)), "test", CONFIGURATION.resource_names())
 

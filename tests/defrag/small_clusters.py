@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
+from tests.defrag.planning import WHOLE, budget, owned
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, holder, node, pod
 
-WHOLE = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-3g.40gb"
 TOTAL_MIB = 81920
 MODELS = ("A100-80GB", "H100-80GB")
@@ -124,7 +124,7 @@ def objects(cluster: SmallCluster) -> list[Json]:
     return [
         *found,
         pod_object(cluster.waiting),
-        *(_budget(group, allowed) for group, allowed in cluster.allowed),
+        *(budget(group, allowed, group=group) for group, allowed in cluster.allowed),
     ]
 
 
@@ -161,16 +161,5 @@ def pod_object(each: SmallPod) -> Json:
     made = pod(each.name, {resource: str(each.size)}, on=each.node or None, annotations=annotations)
     made["metadata"]["labels"] = {"group": each.group, "name": each.name}
     if each.movable:
-        owner = {"kind": "ReplicaSet", "name": each.name, "uid": f"owner-{each.name}", "controller": True}
-        made["metadata"]["ownerReferences"] = [owner]
+        owned(made, name=each.name)
     return made
-
-
-def _budget(group: str, allowed: int) -> Json:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": group, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"group": group}}},
-        "status": {"disruptionsAllowed": allowed},
-    }

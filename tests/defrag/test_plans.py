@@ -25,6 +25,7 @@ from tests.defrag.planning import (
     CONFIGURATION,
     HALF,
     WHOLE,
+    budget,
     moves,
     owned,
     planned,
@@ -199,22 +200,16 @@ def test_these_pods_stay(change: Callable[[Json], None], reason: str) -> None:
     assert planned(*whole_node("a", 2, "x"), *whole_node("b", 1), whole_pod("x", "a"), objects[-1]).complete
 
 
-def budget(name: str, allowed: int, app: str = "web") -> Json:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": app}}},
-        "status": {"disruptionsAllowed": allowed},
-    }
-
-
 @pytest.mark.parametrize(
     ("budgets", "fits"),
     [
-        pytest.param([budget("one", 2)], True, id="a budget that allows both moves"),
-        pytest.param([budget("one", 1)], False, id="a budget that allows one of two moves"),
-        pytest.param([budget("one", 2), budget("two", 2)], False, id="two budgets, which forbid evictions"),
+        pytest.param([budget("one", 2, app="web")], True, id="a budget that allows both moves"),
+        pytest.param([budget("one", 1, app="web")], False, id="a budget that allows one of two moves"),
+        pytest.param(
+            [budget("one", 2, app="web"), budget("two", 2, app="web")],
+            False,
+            id="two budgets, which forbid evictions",
+        ),
         pytest.param([budget("one", 0, app="other")], True, id="a budget of other pods"),
     ],
 )

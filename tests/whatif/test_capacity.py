@@ -8,72 +8,17 @@ import pytest
 
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.intree import NO_NODES
+from tests.explain.explaining import mig
 from tests.extender.foreseeing import ONE_G, WHOLE, asks, counted, counts
 from tests.extender.preempting import on_gpu, share_node, whole_node
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod
 
-MEMORY = "Insufficient GPU memory on one device"
 GPUS = "Insufficient nvidia.com/gpu per device"
-
-
-def test_the_contract() -> None:
-    answer = counted(asks("p", {WHOLE: "1"}), *whole_node("b", None, None), *whole_node("a", None))
-    assert answer == {
-        "apiVersion": "cli.scheduler-ext.io/v1alpha1",
-        "kind": "Capacity",
-        "pod": {"namespace": "default", "name": "p"},
-        "request": {"gpus": {WHOLE: 1}, "mig": {}, "shares": []},
-        "invalid": None,
-        "total": 3,
-        "gpus": 3,
-        "nodes": [
-            {"node": "b", "count": 2, "gpus": 2, "limit": GPUS},
-            {"node": "a", "count": 1, "gpus": 1, "limit": GPUS},
-        ],
-        "next": {
-            "node": "a",
-            "reason": GPUS,
-            "nearestMiss": {"criterion": "gpu-count", "device": None, "needed": 1, "have": 0, "unit": WHOLE},
-        },
-        "notModelled": [],
-        "warnings": [],
-    }
 
 
 @pytest.mark.parametrize(
     ("asking", "objects", "count", "limit"),
     [
-        pytest.param(
-            asks("p", {SHARE: "10000"}), share_node("n", 2), 14, MEMORY, id="seven shares on each of two GPUs"
-        ),
-        pytest.param(
-            asks("p", {SHARE: "30000"}, {SHARE: "20000"}),
-            share_node("n", 2),
-            2,
-            MEMORY,
-            id="two shares a copy, which best fit puts on one GPU",
-        ),
-        pytest.param(
-            asks("p", {SHARE: "10000"}, annotations={"min-free-memory": "30000Mi"}),
-            share_node("n", 1),
-            5,
-            MEMORY,
-            id="as long as a wish for free memory is met",
-        ),
-        pytest.param(
-            asks("p", {SHARE: "20000"}),
-            [gpu_node("n", [gpu(0, memory={"totalMiB": 81920, "usedMiB": 40000})])],
-            3,
-            MEMORY,
-            id="unexplained use counts until promises exceed it",
-        ),
-        pytest.param(
-            asks("p", {SHARE: "10000"}),
-            [gpu_node("n", [gpu(0)]), node("n", {SHARE: "25000"})],
-            2,
-            MEMORY,
-            id="no more than the Node offers",
-        ),
         pytest.param(
             asks("p", {SHARE: "1", "cpu": "10"}),
             [*share_node("n", 1), pod("x", {"cpu": "30"}, on="n")],
@@ -92,13 +37,6 @@ def test_the_contract() -> None:
             asks("p", {}), [node("n", {"pods": "7"})], 7, "Too many pods", id="a pod that asks no GPU"
         ),
         pytest.param(
-            asks("p", {SHARE: "1000"}, {WHOLE: "1"}),
-            [gpu_node("n", [gpu(i) for i in range(3)])],
-            2,
-            GPUS,
-            id="whole GPUs beside shares, which leave fewer of them",
-        ),
-        pytest.param(
             asks("p", {WHOLE: "1"}),
             [*whole_node("n", "x", None), on_gpu("x", "n", -5)],
             1,
@@ -112,16 +50,6 @@ def test_a_node_takes(asking: Json, objects: list[Json], count: int, limit: str)
     (there,) = answer["nodes"]
     assert (there["node"], there["count"], there["limit"]) == ("n", count, limit)
     assert (answer["total"], answer["next"]["reason"]) == (count, limit)
-
-
-def test_instances_count_one_by_one() -> None:
-    instances = [{"uuid": f"MIG-{i}", "profile": "1g.10gb", "start": i, "size": 1} for i in range(5)]
-    objects = [
-        gpu_node("n", [gpu(0, mig={"enabled": True, "instances": instances})]),
-        node("n", {ONE_G: "5"}),
-    ]
-    answer = counted(asks("p", {ONE_G: "2"}), *objects)
-    assert (counts(answer), answer["gpus"]) == ({"n": 2}, 1)
 
 
 FOUR_SLICES = {"strategy": "time-slicing", "replicas": 4}
@@ -156,6 +84,16 @@ FOUR_SLICES = {"strategy": "time-slicing", "replicas": 4}
             8,
             8,
             id="so are those of a node known by its labels",
+        ),
+        pytest.param(
+            asks("p", {ONE_G: "2"}),
+            [
+                gpu_node("n", [gpu(0, mig=mig(*(("1g.10gb", start, 1) for start in range(5))))]),
+                node("n", {ONE_G: "5"}),
+            ],
+            2,
+            1,
+            id="and the one of several instances",
         ),
     ],
 )

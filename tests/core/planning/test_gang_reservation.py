@@ -47,13 +47,17 @@ def kept(
             id="a pod that leaves is waited for first, at a time that is not known",
         ),
         pytest.param(
-            [running("a", "n1", 8, started=5.0), running("b", "n2", 8, started=2.0)],
+            [running("a", "n1", 8, started_at=5.0), running("b", "n2", 8, started_at=2.0)],
             None,
             {"a"},
             id="of unknown ends that of the last one to start is waited for",
         ),
         pytest.param(
-            [running("a", "n1", 4), running("b", "n1", 4, started=9.0), running("c", "n2", 8, started=8.0)],
+            [
+                running("a", "n1", 4),
+                running("b", "n1", 4, started_at=9.0),
+                running("c", "n2", 8, started_at=8.0),
+            ],
             None,
             {"c"},
             id="pods that need not leave are not waited for",
@@ -73,11 +77,11 @@ def test_no_place_is_kept_for_a_gang_that_never_fits() -> None:
 
 
 def test_places_are_kept_from_step_to_step() -> None:
-    pods = [running("a", "n1", 8, started=5.0), running("b", "n2", 8, started=2.0)]
+    pods = [running("a", "n1", 8, started_at=5.0), running("b", "n2", 8, started_at=2.0)]
     first, _ = kept(gang(*team(1, 8)), TWO, pods)
     assert first is not None
     assert first.nodes == {"n1"}
-    younger = [pods[0], running("new", "n2", 8, started=7.0)]
+    younger = [pods[0], running("new", "n2", 8, started_at=7.0)]
     again, _ = kept(gang(*team(1, 8)), TWO, younger, first)
     assert again is not None
     assert again.nodes == {"n1"}
@@ -143,7 +147,7 @@ def test_backfill_never_delays_a_gang_beyond_its_estimate(
     for i, (node, size, ends) in enumerate(pods):
         if free[f"n{node}"] >= size:
             free[f"n{node}"] -= size
-            there.append(running(f"p{i}", f"n{node}", size, ends=ends, started=float(i)))
+            there.append(running(f"p{i}", f"n{node}", size, ends=ends, started_at=float(i)))
     whole = gang(*team(count, gpus))
     if isinstance(fit(whole, MemoryCluster(hosts, there), {}), GangFit):
         return
@@ -168,7 +172,7 @@ def test_backfill_never_delays_a_gang_beyond_its_estimate(
         place = backfill.place(Ask(size), 0, duration)
         if place is not None:
             ends = None if duration is None else now + duration
-            there.append(running(f"new{i}", place.node, size, ends=ends, started=now))
+            there.append(running(f"new{i}", place.node, size, ends=ends, started_at=now))
         now += data.draw(st.sampled_from([0.0, 1.0, 10.0]))
         if promised is not None and now >= promised:
             break
