@@ -138,7 +138,8 @@ def test_no_decision_makes_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("scheduler_ext.core.forecast.forecast.Forecast.__init__", refuse)
     monkeypatch.setattr("scheduler_ext.core.forecast.forecast.residual_values", refuse)
     assert extender.snapshot is not None
-    extender.update_nodes({"used": replace(extender.snapshot.nodes["empty"].info, name="used")})
+    report = extender.snapshot.nodes["empty"].info.report
+    extender.update_nodes({"used": replace(extender.snapshot.nodes["used"].info, report=report)})
     names = ["empty", "used", "whole", "mig", "new"]
     for limits in ({SHARE: "10240", "cpu": "2"}, {WHOLE: "2"}, {ONE_G: "1"}, {"cpu": "1"}):
         for asking in (pod("p", limits), pod("p", limits, priority=9)):
