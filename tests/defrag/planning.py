@@ -11,18 +11,20 @@ from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.wire.config import Configuration, MemorySection
 from scheduler_ext.wire.objects import read_objects
 from scheduler_ext.wire.pod.pod_identity import pod_name
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, node, pod
 
 WHOLE = "nvidia.com/gpu"
 CONFIGURATION = Configuration(memory=MemorySection(headroom_percent=0))
-# Half of the memory of a GPU.
-HALF = str(81920 // 2)
 
 
-def owned(made: Json, kind: str = "ReplicaSet", name: str = "web") -> Json:
+def owner(kind: str = "ReplicaSet", name: str = "web") -> Json:
+    """A controller, as in the metadata of its pods."""
+    return {"kind": kind, "name": name, "uid": f"owner-{name}", "controller": True}
+
+
+def owned(made: Json, name: str = "web") -> Json:
     """The pod with a controller."""
-    owner = {"kind": kind, "name": name, "uid": f"owner-{name}", "controller": True}
-    made["metadata"]["ownerReferences"] = [owner]
+    made["metadata"]["ownerReferences"] = [owner(name=name)]
     return made
 
 
@@ -37,19 +39,6 @@ def whole_node(name: str, gpus: int, *holders: str, model: str = "A100-80GB", **
 def whole_pod(name: str, on: str, gpus: int = 1, **more: Any) -> Json:
     """A pod that may be moved, with whole GPUs."""
     return owned(pod(name, {WHOLE: str(gpus)}, on=on, **more))
-
-
-def share_node(name: str, gpus: int) -> list[Json]:
-    """A node of memory shares."""
-    devices = [gpu(i, f"GPU-{name}-{i}") for i in range(gpus)]
-    labels = {"gpu.scheduler-ext.io/sharing": "memory"}
-    return [gpu_node(name, devices), node(name, {SHARE: str(gpus * 81920)}, labels=labels)]
-
-
-def share_pod(name: str, on: str, device: int, mib: str = HALF) -> Json:
-    """A pod that may be moved, with a share of one GPU."""
-    annotations = {"devices.gpu.scheduler-ext.io/main": f"GPU-{on}-{device}"}
-    return owned(pod(name, {SHARE: mib}, on=on, annotations=annotations))
 
 
 def budget(name: str, allowed: int, **labels: str) -> Json:

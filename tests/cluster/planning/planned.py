@@ -72,12 +72,13 @@ class Planned:
         return made
 
     def add(
-        self, name: str, size: int = 2, *, gang: str = "train", ungated: bool = False, **fields: Any
+        self, *names: str, size: int = 2, gang: str = "train", ungated: bool = False, **fields: Any
     ) -> None:
-        """A member of a gang."""
+        """Members of a gang."""
         notes = {f"{OURS}gang": gang, f"{OURS}gang-size": str(size), **fields.pop("annotations", {})}
         gates = [] if ungated else [{"name": GATE}]
-        self.wait(name, annotations=notes, schedulingGates=gates, **fields)
+        for name in names:
+            self.wait(name, annotations=notes, schedulingGates=gates, **fields)
 
     def get(self, name: str) -> Json:
         """A pod as it is now."""

@@ -39,8 +39,7 @@ def test_what_victims_leave_is_kept_for_the_gang_though_an_eviction_fails(planne
         return len(published) > 1
 
     planned.server.faults.place(Refuse(503, retry_after_s=60), is_second_eviction, times=None)
-    planned.add("a", priority=10)
-    planned.add("b", priority=10)
+    planned.add("a", "b", priority=10)
 
     def evictions() -> list[str]:
         return [each.path.split("/")[-2] for each in planned.server.log.all(is_eviction)]
@@ -67,12 +66,9 @@ def test_a_gang_whose_gates_are_refused_holds_up_no_other(planned: Planned) -> N
     refused = planned.server.faults.place(
         Refuse(403), lambda each: is_lift(each) and each.path.endswith(("/b", "/alone1")), times=None
     )
-    planned.add("a", priority=10)
-    planned.add("b", priority=10)
-    planned.add("c", gang="other")
-    planned.add("d", gang="other")
-    planned.add("alone1", size=1)
-    planned.add("alone2", size=1)
+    planned.add("a", "b", priority=10)
+    planned.add("c", "d", gang="other")
+    planned.add("alone1", "alone2", size=1)
     planned.extender(GANGS)
     eventually(lambda: planned.gated() == {"b", "alone1"})
     eventually(lambda: planned.events("GPUGangNotStarting") == {"b", "alone1"})
@@ -86,8 +82,7 @@ def test_a_gate_that_went_is_known_though_another_one_fails(planned: Planned) ->
     planned.server.faults.place(
         Refuse(503, retry_after_s=60), lambda each: is_lift(each) and each.path.endswith("/b"), times=None
     )
-    planned.add("a")
-    planned.add("b")
+    planned.add("a", "b")
     live = planned.extender(GANGS)
     eventually(lambda: planned.gated() == {"b"})
     written = own_writes(live)
@@ -101,11 +96,9 @@ def test_evictions_that_fail_hold_up_no_other_gang(planned: Planned, monkeypatch
     planned.add_nodes("n1", "n2", "n3")
     planned.server.faults.place(Hang(), lambda each: "/eviction" in each.path, times=None)
     late = {f"{OURS}gang-start-by": time_text(time.time() - 1)}
-    planned.add("a", annotations=late, ungated=True)
-    planned.add("b", annotations=late, ungated=True)
+    planned.add("a", "b", annotations=late, ungated=True)
     planned.bind("a", "n1")
-    planned.add("c", gang="other")
-    planned.add("d", gang="other")
+    planned.add("c", "d", gang="other")
     planned.extender(GANGS)
     eventually(lambda: planned.gated() == set())
 
@@ -115,8 +108,7 @@ def test_a_policy_that_names_no_status_refuses_the_end_of_a_gate(planned: Planne
     planned.add_nodes("n1", "n2")
     denied = "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no"
     planned.server.faults.place(Refuse(422, "Invalid", denied), is_lift, times=None)
-    planned.add("a")
-    planned.add("b")
+    planned.add("a", "b")
     planned.extender(GANGS)
     eventually(lambda: planned.events("GPUGangNotStarting") == {"a", "b"})
 
@@ -126,8 +118,7 @@ def test_no_gate_goes_while_a_nomination_fails(planned: Planned) -> None:
     fault = planned.server.faults.place(
         Refuse(503), lambda each: is_nomination(each) and "/b/" in each.path, times=None
     )
-    planned.add("a")
-    planned.add("b")
+    planned.add("a", "b")
     planned.extender(GANGS)
     eventually(lambda: "a" in planned.places())
     eventually(lambda: fault.hits >= 2)
@@ -145,10 +136,8 @@ def test_a_gang_whose_nominations_are_refused_keeps_no_room_from_others(
     planned.server.faults.place(
         Refuse(status), lambda each: is_nomination(each) and "/b/" in each.path, times=None
     )
-    planned.add("a", priority=10)
-    planned.add("b", priority=10)
-    planned.add("c", gang="other")
-    planned.add("d", gang="other")
+    planned.add("a", "b", priority=10)
+    planned.add("c", "d", gang="other")
     live = planned.extender(GANGS)
     eventually(lambda: planned.gated() == {"a", "b"})
     refusal = f"pod b: the API server refuses its nomination: {status}"

@@ -15,8 +15,7 @@ from tests.cluster.planning.planned import GANGS, OURS, Planned, is_lift, planni
 
 def test_the_life_of_a_gang(planned: Planned) -> None:
     planned.add_nodes("n1")
-    planned.add("a")
-    planned.add("b")
+    planned.add("a", "b")
     planned.add("of-others", size=1, schedulerName="other")
     live = planned.extender(GANGS)
     eventually(lambda: any("1 of 2 members fit" in note for note in live.notes_on("uid-a")))
@@ -37,8 +36,7 @@ def test_the_life_of_a_gang(planned: Planned) -> None:
 
 def test_an_extender_that_is_no_longer_active_does_not_say_what_gangs_lacked(planned: Planned) -> None:
     planned.add_nodes("n1")
-    planned.add("a")
-    planned.add("b")
+    planned.add("a", "b")
     live = planned.extender(GANGS)
     eventually(lambda: bool(live.notes_on("uid-a")))
     planning(live).stop(5.0)
@@ -61,8 +59,7 @@ def test_a_new_extender_goes_on_after_a_part_of_the_gates_went(planned: Planned)
 def test_a_late_gang_is_evicted_whole(planned: Planned) -> None:
     planned.add_nodes("n1")
     past = {f"{OURS}gang-start-by": time_text(time.time() - 1)}
-    planned.add("a", annotations=past, ungated=True)
-    planned.add("b", annotations=past, ungated=True)
+    planned.add("a", "b", annotations=past, ungated=True)
     planned.bind("a", "n1")
     planned.extender(GANGS)
     eventually(lambda: all("deletionTimestamp" in planned.get(each)["metadata"] for each in "ab"))
