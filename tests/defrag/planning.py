@@ -11,9 +11,10 @@ from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.wire.config import Configuration, MemorySection
 from scheduler_ext.wire.objects import read_objects
 from scheduler_ext.wire.pod.pod_identity import pod_name
-from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 
 WHOLE = "nvidia.com/gpu"
+MIG_HALF = "nvidia.com/mig-3g.40gb"
 CONFIGURATION = Configuration(memory=MemorySection(headroom_percent=0))
 
 
@@ -34,6 +35,27 @@ def whole_node(name: str, gpus: int, *holders: str, model: str = "A100-80GB", **
     for device, name_of_holder in zip(devices, holders, strict=False):
         device["holders"] = [holder(name_of_holder)]
     return [gpu_node(name, devices), node(name, {WHOLE: str(gpus)}, **spec)]
+
+
+def mig_node(name: str, *holders: str, gpus: int = 1, model: str = "A100-80GB") -> list[Json]:
+    """A node of GPUs of two halves; the first ones have these holders."""
+    devices = []
+    for i in range(gpus):
+        halves: list[Json] = []
+        for start in (0, 4):
+            half: Json = {"uuid": f"MIG-{name}-{i}-{start}", "profile": "3g.40gb", "start": start, "size": 4}
+            number = 2 * i + len(halves)
+            halves.append(half | ({"holder": holder(holders[number])} if number < len(holders) else {}))
+        mig = {"enabled": True, "gridSize": 8, "instances": halves}
+        devices.append(gpu(i, f"GPU-{name}-{i}", model=model, mig=mig))
+    return [gpu_node(name, devices), node(name, {MIG_HALF: str(2 * gpus)})]
+
+
+def share_node(name: str, gpus: int, model: str) -> list[Json]:
+    """A node of memory shares."""
+    devices = [gpu(i, f"GPU-{name}-{i}", model=model) for i in range(gpus)]
+    labels = {"gpu.scheduler-ext.io/sharing": "memory"}
+    return [gpu_node(name, devices), node(name, {SHARE: str(gpus * 81920)}, labels=labels)]
 
 
 def whole_pod(name: str, on: str, gpus: int = 1, **more: Any) -> Json:

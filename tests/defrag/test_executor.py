@@ -130,21 +130,14 @@ def test_a_pod_that_comes_back_by_another_name(fragmented: Fragmented) -> None:
     assert outcome(fragmented.run()) == (None, [("default/other", "b")], {"default/w": "a"})
 
 
+TIMEOUT = Refuse(500, "InternalError", "etcdserver: request timed out")
+
+
 @pytest.mark.parametrize(
     ("fault", "where", "times"),
     [
-        pytest.param(
-            After(Reset()),
-            is_eviction,
-            1,
-            id="the answer of the eviction is lost, and the next request meets the pod's successor",
-        ),
-        pytest.param(
-            After(Refuse(500, "InternalError", "etcdserver: request timed out")),
-            is_eviction,
-            1,
-            id="an eviction that was granted times out",
-        ),
+        pytest.param(After(Reset()), is_eviction, 1, id="the answer of an eviction that was granted is lost"),
+        pytest.param(After(TIMEOUT), is_eviction, 1, id="an eviction that was granted times out"),
         pytest.param(Refuse(503), is_poll, 3, id="the API server is away for a moment"),
     ],
 )

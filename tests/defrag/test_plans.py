@@ -22,8 +22,10 @@ from scheduler_ext.wire.pod.pod_identity import pod_name
 from scheduler_ext.wire.times import time_text
 from tests.defrag.planning import (
     CONFIGURATION,
+    MIG_HALF,
     WHOLE,
     budget,
+    mig_node,
     moves,
     owned,
     owner,
@@ -32,9 +34,7 @@ from tests.defrag.planning import (
     whole_node,
     whole_pod,
 )
-from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, holder, node, pod
-
-MIG_HALF = "nvidia.com/mig-3g.40gb"
+from tests.kube_objects import ANNOTATION, Json, pod
 
 
 def two_half_full_nodes() -> list[Json]:
@@ -44,17 +44,6 @@ def two_half_full_nodes() -> list[Json]:
 
 def waits(asks: Json, **more: Any) -> Json:
     return pod("w", asks, **more)
-
-
-def mig_node(name: str, *holders: str) -> list[Json]:
-    """A GPU of two halves."""
-    halves = [
-        {"uuid": f"MIG-{name}-{start}", "profile": "3g.40gb", "start": start, "size": 4}
-        | ({"holder": holder(holders[i])} if i < len(holders) else {})
-        for i, start in enumerate((0, 4))
-    ]
-    mig = {"enabled": True, "gridSize": 8, "instances": halves}
-    return [gpu_node(name, [gpu(0, f"GPU-{name}", mig=mig)]), node(name, {MIG_HALF: "2"})]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from tests.cli.commands import WHOLE, Written, run
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
-from tests.defrag.planning import owned, whole_node, whole_pod
-from tests.defrag.test_plans import MIG_HALF, mig_node
+from tests.defrag.planning import MIG_HALF, mig_node, owned, whole_node, whole_pod
 from tests.explain.explaining import mig
 from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod
 

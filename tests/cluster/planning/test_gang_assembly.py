@@ -19,7 +19,6 @@ from scheduler_ext.wire.gangs import gang_wish
 from tests.kube_objects import pod
 
 OURS = "gpu.scheduler-ext.io/"
-LATER = "2100-01-01T00:00:00Z"
 RESOURCES = ResourceNames()
 
 
@@ -151,55 +150,48 @@ def test_a_group_that_is_still_to_be_read_waits() -> None:
     assert found.is_of_gang("uid-unread-a")
 
 
-def ended(name: str, **more: Any) -> GangPod:
-    return member(name, on="n1", phase="Succeeded", **more)
+def of_run(owner: str, names: str, **fields: Any) -> list[GangPod]:
+    """Members that one controller made; by default they wait behind the gate."""
+    pods = [member(name, **fields) for name in names]
+    for each in pods:
+        assert each.named.metadata is not None
+        each.named.metadata.owner_references = [kube.OwnerReference("Job", owner, f"uid-{owner}", True)]
+    return pods
 
 
-def owned(of: GangPod, owner: str) -> GangPod:
-    metadata = of.named.metadata
-    assert metadata is not None
-    metadata.owner_references = [kube.OwnerReference("Job", owner, f"uid-{owner}", True)]
-    return of
+def ended(owner: str, names: str) -> list[GangPod]:
+    return of_run(owner, names, on="n1", phase="Succeeded")
 
 
 @pytest.mark.parametrize(
     ("pods", "joining", "missing"),
     [
         pytest.param(
-            [
-                *(owned(ended(name), "run-1") for name in "ab"),
-                *(owned(member(name), "run-2") for name in "cd"),
-            ],
-            {"uid-c", "uid-d"},
-            0,
-            id="the pods of a CronJob's last run do not count for the next one",
-        ),
-        pytest.param(
-            [*(owned(ended(name), "run-1") for name in "ab"), owned(member("c"), "run-2")],
+            [*ended("run-1", "ab"), *of_run("run-2", "c")],
             {"uid-c"},
             1,
-            id="so its first pod waits for the second",
+            id="the pods of a CronJob's last run do not count for the next one, which waits for all",
         ),
         pytest.param(
-            [owned(ended("a"), "run-1"), *(owned(member(name), "run-2") for name in "cd")],
+            [*ended("run-1", "a"), *of_run("run-2", "cd")],
             {"uid-c", "uid-d"},
             0,
             id="of a run that failed in part, too, once all pods of the next one exist",
         ),
         pytest.param(
-            [ended("a"), ended("b"), member("c"), member("d")],
+            [*(member(name, on="n1", phase="Succeeded") for name in "ab"), member("c"), member("d")],
             {"uid-c", "uid-d"},
             0,
             id="pods without an owner are of a former run as well",
         ),
         pytest.param(
-            [owned(ended("a"), "driver"), owned(member("c"), "workers")],
+            [*ended("driver", "a"), *of_run("workers", "c")],
             {"uid-c"},
             0,
             id="a Job whose pods have all ended counts for the others of its gang",
         ),
         pytest.param(
-            [*(owned(ended(name), "job") for name in "ab"), owned(member("c"), "job")],
+            [*ended("job", "ab"), *of_run("job", "c")],
             {"uid-c"},
             0,
             id="a further pod of a Job starts though those before it have ended together",
@@ -211,40 +203,29 @@ def test_pods_of_former_runs_take_no_part(pods: list[GangPod], joining: set[str]
     assert ({each.uid for each in gang.joining}, gang.missing) == (joining, missing)
 
 
-RUNNING = [owned(member(name, on="n1"), "job") for name in "ab"]
+RUNNING = of_run("job", "ab", on="n1")
+IN_ONE_ZONE = {f"{OURS}gang-required-topology": "zone"}
+NOT_STARTED = {f"{OURS}gang-start-by": "2100-01-01T00:00:00Z"}
 
 
 @pytest.mark.parametrize(
     ("pods", "alone"),
     [
         pytest.param(
-            [*RUNNING, owned(member("c"), "job"), owned(member("d", gates=()), "job")],
+            [*RUNNING, *of_run("job", "c"), *of_run("job", "d", gates=())],
             ["c", "d"],
             id="no GPU waits for the further pods of an elastic job",
         ),
-        pytest.param([*RUNNING[:1], owned(member("c"), "job")], [], id="one of the first ones has come back"),
-        pytest.param(
-            [*RUNNING, *(owned(member(name), "next") for name in "cd")],
-            [],
-            id="another run has begun beside it",
-        ),
+        pytest.param([*RUNNING[:1], *of_run("job", "c")], [], id="one of the first ones has come back"),
+        pytest.param([*RUNNING, *of_run("next", "cd")], [], id="another run has begun beside it"),
         pytest.param([*RUNNING, member("c")], [], id="it is not known who made the pod"),
         pytest.param(
-            [
-                owned(member(name, on=on, notes={f"{OURS}gang-required-topology": "zone"}), "job")
-                for name, on in (("a", "n1"), ("b", "n1"), ("c", None))
-            ],
+            [*of_run("job", "ab", on="n1", notes=IN_ONE_ZONE), *of_run("job", "c", notes=IN_ONE_ZONE)],
             [],
             id="all of them have to be in one zone",
         ),
         pytest.param(
-            [
-                *(
-                    owned(member(name, on="n1", notes={f"{OURS}gang-start-by": LATER}), "job")
-                    for name in "ab"
-                ),
-                owned(member("c"), "job"),
-            ],
+            [*of_run("job", "ab", on="n1", notes=NOT_STARTED), *of_run("job", "c")],
             [],
             id="the gang has not started as a whole yet",
         ),

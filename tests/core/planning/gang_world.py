@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, count, islice
 
 from scheduler_ext.core.planning.draining import Running
@@ -48,7 +48,6 @@ class Workload:
     wish: GangWish
     asks: Sequence[Ask]
     priority: int
-    created: set[int] = field(default_factory=set)
     whole_at: float | None = None
     lifted_at: float | None = None
 
@@ -78,18 +77,15 @@ class World:
 
     def create_members(self, name: str, most: int) -> None:
         workload = self.workloads[name]
-        absent = [i for i in range(len(workload.asks)) if i not in workload.created]
+        there = {int(pod.uid.split("-")[1]) for pod in self.members(name)}
+        absent = [i for i in range(len(workload.asks)) if i not in there]
         for i in absent[:most]:
-            workload.created.add(i)
             uid = self.name(f"{name}-{i}-")
             self.pods[uid] = Pod(uid, workload.asks[i], workload.priority, self.now, of=name, gated=True)
 
     def delete(self, uid: str, *, at_once: bool = False) -> None:
         """The pod terminates; one that is on no node, or whose node is gone, vanishes."""
         pod = self.pods[uid]
-        if pod.of is not None and pod.gone_at is None:
-            workload = self.workloads[pod.of]
-            workload.created.discard(int(uid.split("-")[1]))
         if pod.node is None or at_once:
             del self.pods[uid]
         elif pod.gone_at is None:
@@ -242,16 +238,16 @@ class World:
                 held[pod.nominated] += pod.ask.gpus
         return held
 
+    def members(self, name: str) -> list[Pod]:
+        return [pod for pod in self.pods.values() if pod.of == name and pod.gone_at is None]
+
     def bound(self, name: str) -> list[Pod]:
-        return [pod for pod in self.pods.values() if pod.of == name and pod.node and pod.gone_at is None]
+        return [pod for pod in self.members(name) if pod.node]
 
     def forget_incarnation(self) -> None:
         """A gang without any pod that has begun starts from the beginning."""
         for name, workload in self.workloads.items():
-            begun = any(
-                pod.of == name and not pod.gated and pod.gone_at is None for pod in self.pods.values()
-            )
-            if not begun:
+            if all(pod.gated for pod in self.members(name)):
                 workload.lifted_at = workload.whole_at = None
 
     def finish_gang(self, name: str) -> None:

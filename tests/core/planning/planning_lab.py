@@ -26,12 +26,10 @@ SIZING = Sizing(Policy(), NAMES, 10)
 CPU_MILLI = 64_000
 
 
-def gpus_node(
-    name: str, gpus: int, *pods: BoundPod, planned: Sequence[BoundPod] = (), **fields: Any
-) -> NodeInfo:
+def gpus_node(name: str, gpus: int, *pods: BoundPod, planned: Sequence[BoundPod] = ()) -> NodeInfo:
     """A node of so many A100s."""
     devices = [device(i, uuid=f"GPU-{name}-{i}") for i in range(gpus)]
-    made = node(*devices, pods=pods, cpu_milli=CPU_MILLI, **fields)
+    made = node(*devices, pods=pods, cpu_milli=CPU_MILLI)
     allocatable = {"nvidia.com/gpu": gpus, NAMES.share: 2**20}
     return replace(made, name=name, allocatable=allocatable, planned=tuple(planned))
 

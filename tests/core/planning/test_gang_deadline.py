@@ -74,6 +74,9 @@ BACK = member("new", state=GATED, created_at=500.0)
         ),
         pytest.param(of((BOUND, 90.0)), 92.0, Standing.OVERDUE, id="a member was deleted before the start"),
         pytest.param(of((BOUND, 90.0), (BOUND, 90.0)), 92.0, Standing.STARTED, id="all run"),
+        pytest.param(
+            of((BOUND, None)), 999.0, Standing.STARTED, id="one that had started lost a member for good"
+        ),
         pytest.param(of((BOUND, None), (GATED, None)), 159.0, Standing.STARTING, id="a member comes back"),
         pytest.param(
             of((WAITING, None), (WAITING, None)), 999.0, Standing.STARTING, id="without gates, no deadline"

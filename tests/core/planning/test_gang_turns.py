@@ -27,14 +27,12 @@ from tests.core.planning.planning_lab import SIZING, PlanningLab, gpus_node, wai
 KEY = GangKey("ml", "gang", "train")
 
 
-def gang(
-    size: int, priority: int = 0, created_at: float = 10.0, nodes: Sequence[str] = ()
-) -> Gang[WaitingPod]:
+def gang(size: int, created_at: float = 10.0, nodes: Sequence[str] = ()) -> Gang[WaitingPod]:
     """A gang behind gates; `nodes` are where its members are nominated, with a deadline."""
     members = []
     for number in range(size):
-        ask = waiting(f"m{number}", 1, priority)
-        member = Member(ask.uid, ask, MemberState.GATED, priority, created_at, kind=ask.kind)
+        ask = waiting(f"m{number}", 1)
+        member = Member(ask.uid, ask, MemberState.GATED, created_at=created_at, kind=ask.kind)
         members.append(replace(member, node=nodes[number], deadline=399.0) if nodes else member)
     return Gang(GangWish(KEY, size), tuple(members))
 

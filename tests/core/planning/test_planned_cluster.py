@@ -20,6 +20,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.placed import with_pod
 from scheduler_ext.core.planning.draining import Running
 from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
+from scheduler_ext.core.planning.planned_cluster import PlannedCluster
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.table import build_snapshot
@@ -89,6 +90,12 @@ def test_totals_are_those_of_prioritize(sizes: list[int], first: GpuRequest, ask
     assert (there.total if there is not None else -np.inf) == expected
 
 
+def where(cluster: PlannedCluster, ask: WaitingPod, among: Sequence[str] | None = None) -> str | None:
+    """The node of the best place."""
+    place = cluster.best(ask, among)
+    return None if place is None else place.node
+
+
 TAINTED = (Taint("gpu", "", "NoSchedule"),)
 ON_B = PodNeeds(None, {"kubernetes.io/hostname": "b"}, None, (), {})
 PREFERS_B = PreferredTerm(1, NodeSelectorTerm((Requirement("kubernetes.io/hostname", "In", ("b",)),), ()))
@@ -111,9 +118,7 @@ PREFERS_B = PreferredTerm(1, NodeSelectorTerm((Requirement("kubernetes.io/hostna
 def test_kube_schedulers_own_filters(ask: WaitingPod, change: dict[str, Any], expected: str) -> None:
     lab = PlanningLab([gpus_node("a", 2), gpus_node("b", 2)])
     lab.show("a", **change)
-    place = lab.cluster().best(ask)
-    assert place is not None
-    assert place.node == expected
+    assert where(lab.cluster(), ask) == expected
 
 
 def test_the_amounts_of_what_is_planned_count() -> None:
@@ -192,11 +197,9 @@ def test_a_place_that_is_kept_already_counts_once(is_published: bool) -> None:
     cluster = lab.cluster()
     cluster.hold(KeptPlace(kept.pod, "a", 9.0, written=False), kept.amounts)
     cluster.hold(KeptPlace(waiting("lost").pod, "gone", 9.0, written=False), kept.amounts)
-    place = cluster.best(waiting("p"))
-    assert place is not None
-    assert place.node == "b"
+    assert where(cluster, waiting("p")) == "b"
     cluster.take_back(kept, "a")
-    assert cluster.best(waiting("p", cpu=64), ("a",)) is not None
+    assert where(cluster, waiting("p", cpu=64), ("a",)) == "a"
 
 
 def test_nothing_is_left_of_a_resource_that_only_pods_that_are_gone_asked() -> None:

@@ -107,15 +107,6 @@ def run(*gpus: int) -> Run:
     return Run(PlanningLab([gpus_node("abcdef"[i], count) for i, count in enumerate(gpus)]))
 
 
-def large(nodes: int) -> Run:
-    """So many nodes of eight GPUs."""
-    found = run()
-    found.lab.infos = {f"n{i}": gpus_node(f"n{i}", 8) for i in range(nodes)}
-    for name in found.lab.infos:
-        found.lab.show(name)
-    return found
-
-
 def test_pods_get_places_by_priority_then_by_age() -> None:
     found = run(2)
     found.ask(waiting("young", number=3), waiting("old", number=1), waiting("urgent", priority=9, number=9))
@@ -280,22 +271,26 @@ def test_a_nomination_without_a_place_is_withdrawn() -> None:
 
 
 def test_no_more_pods_are_planned_than_kube_scheduler_takes_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner_module, "_LEAST_AHEAD", 64)
-    found = large(40)
-    found.ask(*(waiting(f"p{i}", number=i, cpu=0) for i in range(300)))
+    monkeypatch.setattr(planner_module, "_LEAST_AHEAD", 2)
+    found = run(4, 4, 4)
+    found.ask(*(waiting(f"p{i}", number=i) for i in range(9)))
     ahead = []
     for _ in range(4):
         ahead.append(len(found.plan()))
         found.planner.asked(found.now, list(found.kept))
         for uid in list(found.kept):
             found.bind(uid, found.kept[uid].node)
-    assert ahead == [64, 64, 128, 44]
+    assert ahead == [2, 2, 4, 1]
 
 
 def test_a_planner_that_does_not_run_ahead_leaves_new_pods_to_kube_scheduler() -> None:
-    found = run(8)
+    found, untried, tried = run(8), waiting("p"), waiting("q", was_tried=True)
+    assert found.planner.waits([untried], 0.0)
     found.planner.runs_ahead = False
-    found.ask(waiting("p"), waiting("q", was_tried=True))
+    # They keep no gang waiting.
+    assert not found.planner.waits([untried], 0.0)
+    assert found.planner.waits([untried, tried], 0.0)
+    found.ask(untried, tried)
     assert found.step().keys() == {"q"}
     # kube-scheduler comes to other pods.
     for _ in range(30):
@@ -313,15 +308,6 @@ def test_a_planner_that_does_not_run_ahead_leaves_new_pods_to_kube_scheduler() -
     assert [(each.ask.uid, each.races) for each in found.wrote] == [("q", False), ("p", True)]
 
 
-def test_pods_that_are_left_to_kube_scheduler_keep_no_gang_waiting() -> None:
-    found = run(8)
-    asks = [waiting("p"), waiting("q", was_tried=True)]
-    assert found.planner.waits(asks[:1], 0.0)
-    found.planner.runs_ahead = False
-    assert not found.planner.waits(asks[:1], 0.0)
-    assert found.planner.waits(asks, 0.0)
-
-
 def test_the_pauses_of_pods_that_are_gone_are_forgotten() -> None:
     found = run(8)
     found.ask(waiting("p"))
@@ -335,9 +321,13 @@ def test_the_pauses_of_pods_that_are_gone_are_forgotten() -> None:
     assert found.step().keys() == {"p"}
 
 
-def test_a_planner_has_time_once_half_of_what_it_plans_ahead_is_planned() -> None:
-    found = large(20)
-    found.ask(*(waiting(f"p{i}", number=i, cpu=0) for i in range(160)))
+def test_a_planner_has_time_once_half_of_what_it_plans_ahead_is_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planner_module, "_LEAST_AHEAD", 8)
+    found = run(8)
+    found.planner = Planner(1, TTL_S)
+    found.ask(*(waiting(f"p{i}", number=i) for i in range(6)))
     has_time = []
     for _ in range(5):
         found.step()
