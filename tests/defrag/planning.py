@@ -51,7 +51,7 @@ def mig_node(name: str, *holders: str, gpus: int = 1, model: str = "A100-80GB") 
     return [gpu_node(name, devices), node(name, {MIG_HALF: str(2 * gpus)})]
 
 
-def share_node(name: str, gpus: int, model: str) -> list[Json]:
+def share_node(name: str, gpus: int, model: str = "A100-80GB") -> list[Json]:
     """A node of memory shares."""
     devices = [gpu(i, f"GPU-{name}-{i}", model=model) for i in range(gpus)]
     labels = {"gpu.scheduler-ext.io/sharing": "memory"}

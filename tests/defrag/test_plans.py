@@ -30,11 +30,12 @@ from tests.defrag.planning import (
     owned,
     owner,
     planned,
+    share_node,
     state,
     whole_node,
     whole_pod,
 )
-from tests.kube_objects import ANNOTATION, Json, pod
+from tests.kube_objects import ANNOTATION, SHARE, Json, pod
 
 
 def two_half_full_nodes() -> list[Json]:
@@ -46,6 +47,12 @@ def waits(asks: Json, **more: Any) -> Json:
     return pod("w", asks, **more)
 
 
+def half_of(device: int, name: str) -> Json:
+    """A pod that may be moved, with half of a GPU of the node s."""
+    annotations = {f"devices.{ANNOTATION}main": f"GPU-s-{device}"}
+    return owned(pod(name, {SHARE: "40960"}, on="s", annotations=annotations))
+
+
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [
@@ -55,11 +62,27 @@ def waits(asks: Json, **more: Any) -> Json:
             id="of two pods that could move, the less important one does",
         ),
         pytest.param(
+            [
+                *whole_node("a", 4, "x", "y"),
+                *whole_node("b", 4, "z"),
+                *whole_node("c", 1),
+                *(whole_pod(name, on) for name, on in (("x", "a"), ("y", "a"), ("z", "b"))),
+                waits({WHOLE: "4"}),
+            ],
+            [("z", "b", "c")],
+            id="the node from which fewer pods have to move is emptied",
+        ),
+        pytest.param(
             [*mig_node("a", "x"), *mig_node("b", "y")]
             + [owned(pod(name, {MIG_HALF: "1"}, on=on)) for name, on in (("x", "a"), ("y", "b"))]
             + [waits({MIG_HALF: "2"})],
             [("x", "a", "b")],
             id="MIG instances are freed by moving the pod that holds one",
+        ),
+        pytest.param(
+            [*share_node("s", 2), half_of(0, "x"), half_of(1, "y"), waits({SHARE: "81920"})],
+            [("x", "s", "s")],
+            id="a share moves to another GPU of its own node",
         ),
     ],
 )
@@ -135,11 +158,18 @@ def test_these_pods_stay(part: str, fields: Json, reason: str) -> None:
     assert (found.startswith(reason), count) == (True, 1)
 
 
-def test_a_pod_with_two_budgets_stays() -> None:
-    """The Eviction API refuses every eviction of it."""
-    objects = [*two_half_full_nodes(), waits({WHOLE: "2"})]
-    assert planned(*objects, budget("one", 2)).complete
-    assert not planned(*objects, budget("one", 2), budget("two", 2)).complete
+@pytest.mark.parametrize(
+    ("budgets", "fits"),
+    [
+        pytest.param([budget("one", 2)], True, id="one that allows both moves"),
+        pytest.param([budget("one", 1)], False, id="one that allows one of two moves"),
+        pytest.param([budget("one", 2), budget("two", 2)], False, id="two, which forbid evictions"),
+    ],
+)
+def test_budgets_are_kept(budgets: list[Json], fits: bool) -> None:
+    nodes = [*whole_node("a", 2, "x", "y"), *whole_node("b", 1), *whole_node("c", 1)]
+    pods = [whole_pod("x", "a"), whole_pod("y", "a"), waits({WHOLE: "2"})]
+    assert planned(*nodes, *pods, *budgets).complete is fits
 
 
 def test_a_longer_run_on_dearer_gpus_is_moved_last() -> None:

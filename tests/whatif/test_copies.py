@@ -102,6 +102,7 @@ OF_TWO_MODELS = NodeInfo(
     ),
     allocatable={RESOURCES.share: 2**20, "nvidia.com/gpu": 4},
 )
+LIMITED = replace(OF_TWO_MODELS, allocatable={RESOURCES.share: 25_000, "nvidia.com/gpu": 4})
 FOR_INIT_CONTAINERS = ShareAsk((), (InitShare("init-0", 1, ()), InitShare("init-1", 8192, ())))
 # Of GPUs that cost the same the one goes that comes first by then.
 NEARLY_ALIKE = NodeInfo(
@@ -130,6 +131,8 @@ SLICED = NodeInfo(
 
 @examples(25, long=1500)
 @example(OF_TWO_MODELS, FOR_INIT_CONTAINERS, "fragmentation", 0, 10)
+@example(OF_TWO_MODELS, ShareAsk((("c0", 10_000),)), "fragmentation", 30_000, 10)
+@example(LIMITED, ShareAsk((("c0", 10_000),)), "fragmentation", 0, 10)
 @example(NEARLY_ALIKE, ShareAsk((("c0", 20), ("c1", 30))), "spread", 0, 0)
 @example(SLICED, ShareAsk((("c0", 20),)), "fragmentation", 0, 0)
 @given(

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.planning.gang import GATE
+from scheduler_ext.core.planning.gang import GATE, GangWish
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.whatif.placed_together import GangsOfCluster, Missed
+from scheduler_ext.whatif.whatif import Asker, WhatIf
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.wire.pod.pod_identity import pod_name
+from scheduler_ext.wire.pod.pod_needs import pod_needs
+from scheduler_ext.wire.pod.pod_request import pod_request
 from tests.examples import examples
-from tests.extender.foreseeing import WHOLE, foreseen
+from tests.extender.foreseeing import WHOLE, foreseen, read, state_of
 from tests.extender.preempting import share_node
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod
 
@@ -87,11 +95,19 @@ def test_a_gang_that_does_not_fit_leaves_its_cpu_to_others() -> None:
     assert nodes_of(items) == [None, None, "n1"]
 
 
-def test_a_pod_evicts_none_of_a_gang_that_does_not_run() -> None:
-    running = pod("x", {WHOLE: "1"}, on="n1")
-    items = foreseen([*team(2), pod("important", {WHOLE: "2"}, priority=9)], *host("n1", 2), running)
-    assert nodes_of(items) == [None, None, "n1"]
-    assert items[2]["victims"] == ["default/x"]
+def test_a_gang_that_does_not_fit_leaves_no_trace() -> None:
+    cluster = WhatIf(state_of(*host("n1", 8), pod("x", {WHOLE: "1"}, on="n1")), Configuration())
+    infos, residents = dict(cluster.infos), {name: dict(here) for name, here in cluster.residents.items()}
+    members = []
+    for each in read(*team(2, 4)):
+        wish, request = gang_wish(each), pod_request(each, Configuration().resource_names())
+        assert isinstance(wish, GangWish)
+        assert isinstance(request, GpuRequest)
+        members.append((wish, Asker(each, pod_name(each), request, pod_needs(each))))
+    found = GangsOfCluster(cluster, state_of().objects).place(members)
+    assert isinstance(found, Missed)
+    assert cluster.infos == infos
+    assert {name: dict(here) for name, here in cluster.residents.items() if here} == residents
 
 
 def test_a_gang_is_placed_when_its_last_pod_comes() -> None:

@@ -22,6 +22,7 @@ from tests.core.planning.small_cluster import (
     pods,
     pods_of_priorities,
 )
+from tests.examples import examples
 
 # Of batches that do not fit as a whole: the part that gets all GPUs that an exhaustive search finds, and how
 # many times as many miss some one by one.
@@ -124,6 +125,7 @@ def test_the_places_are_on_the_cluster_and_full_after_few_trials(
     assert list(cluster.nodes.values()) == nodes
 
 
+@examples(200, 2000)
 @given(
     st.lists(st.sampled_from((300, 400, 500, 600, 700, WHOLE)).map(Waiting), min_size=4, max_size=7),
     st.tuples(*[st.sampled_from((600, 700, WHOLE))] * 3),
