@@ -30,12 +30,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.connection import Connection, exchange
+from benchmarks.large import large
 from benchmarks.pods import pod_json
 from benchmarks.processes import running_listeners
 from benchmarks.report import aligned, percentile_us
 from benchmarks.shapes import SHAPES
 from scheduler_ext.sim.machine import describe_machine, machine_line
-from tests.cluster.large import large
 
 PHASES = ("quiet", "events", "relist")
 # kube-scheduler asks about the next pod after it has bound the last one.
@@ -53,7 +53,7 @@ def running_api(
     nodes: int, pods: int, rate: float, *, dra: bool = False
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The replaying API server's process, and a kubeconfig for it."""
-    command = [sys.executable, "-m", "tests.cluster.api.api_server"]
+    command = [sys.executable, "-m", "benchmarks.large.large_server"]
     options = [f"--nodes={nodes}", f"--pods={pods}", f"--rate={rate}", *(["--dra"] if dra else [])]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
         try:

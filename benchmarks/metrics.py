@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from benchmarks.inventory import write_objects
+from benchmarks.large import large
 from benchmarks.processes import running_listeners
 from benchmarks.report import aligned
 from scheduler_ext.extender.extender import Extender
@@ -32,7 +33,6 @@ from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import API_VERSION, KIND, load_config
-from tests.cluster.large import large
 
 DETAILS: tuple[Detail, ...] = get_args(Detail)
 # Half of the GPUs are held.

@@ -14,15 +14,18 @@ from scheduler_ext.wire.pod.pod_identity import pod_name
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 
 WHOLE = "nvidia.com/gpu"
+MIG_HALF = "nvidia.com/mig-3g.40gb"
 CONFIGURATION = Configuration(memory=MemorySection(headroom_percent=0))
-# Half of the memory of a GPU.
-HALF = str(81920 // 2)
 
 
-def owned(made: Json, kind: str = "ReplicaSet", name: str = "web") -> Json:
+def owner(kind: str = "ReplicaSet", name: str = "web") -> Json:
+    """A controller, as in the metadata of its pods."""
+    return {"kind": kind, "name": name, "uid": f"owner-{name}", "controller": True}
+
+
+def owned(made: Json, name: str = "web") -> Json:
     """The pod with a controller."""
-    owner = {"kind": kind, "name": name, "uid": f"owner-{name}", "controller": True}
-    made["metadata"]["ownerReferences"] = [owner]
+    made["metadata"]["ownerReferences"] = [owner(name=name)]
     return made
 
 
@@ -34,22 +37,41 @@ def whole_node(name: str, gpus: int, *holders: str, model: str = "A100-80GB", **
     return [gpu_node(name, devices), node(name, {WHOLE: str(gpus)}, **spec)]
 
 
+def mig_node(name: str, *holders: str, gpus: int = 1, model: str = "A100-80GB") -> list[Json]:
+    """A node of GPUs of two halves; the first ones have these holders."""
+    devices = []
+    for i in range(gpus):
+        halves: list[Json] = []
+        for start in (0, 4):
+            half: Json = {"uuid": f"MIG-{name}-{i}-{start}", "profile": "3g.40gb", "start": start, "size": 4}
+            number = 2 * i + len(halves)
+            halves.append(half | ({"holder": holder(holders[number])} if number < len(holders) else {}))
+        mig = {"enabled": True, "gridSize": 8, "instances": halves}
+        devices.append(gpu(i, f"GPU-{name}-{i}", model=model, mig=mig))
+    return [gpu_node(name, devices), node(name, {MIG_HALF: str(2 * gpus)})]
+
+
+def share_node(name: str, gpus: int, model: str = "A100-80GB") -> list[Json]:
+    """A node of memory shares."""
+    devices = [gpu(i, f"GPU-{name}-{i}", model=model) for i in range(gpus)]
+    labels = {"gpu.scheduler-ext.io/sharing": "memory"}
+    return [gpu_node(name, devices), node(name, {SHARE: str(gpus * 81920)}, labels=labels)]
+
+
 def whole_pod(name: str, on: str, gpus: int = 1, **more: Any) -> Json:
     """A pod that may be moved, with whole GPUs."""
     return owned(pod(name, {WHOLE: str(gpus)}, on=on, **more))
 
 
-def share_node(name: str, gpus: int) -> list[Json]:
-    """A node of memory shares."""
-    devices = [gpu(i, f"GPU-{name}-{i}") for i in range(gpus)]
-    labels = {"gpu.scheduler-ext.io/sharing": "memory"}
-    return [gpu_node(name, devices), node(name, {SHARE: str(gpus * 81920)}, labels=labels)]
-
-
-def share_pod(name: str, on: str, device: int, mib: str = HALF) -> Json:
-    """A pod that may be moved, with a share of one GPU."""
-    annotations = {"devices.gpu.scheduler-ext.io/main": f"GPU-{on}-{device}"}
-    return owned(pod(name, {SHARE: mib}, on=on, annotations=annotations))
+def budget(name: str, allowed: int, **labels: str) -> Json:
+    """A PodDisruptionBudget of the pods with these labels."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": labels}},
+        "status": {"disruptionsAllowed": allowed},
+    }
 
 
 def state(*objects: Json) -> ClusterState:

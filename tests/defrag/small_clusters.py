@@ -9,10 +9,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, holder, node, pod
+from tests.defrag.planning import MIG_HALF, WHOLE, budget, mig_node, owned, share_node, whole_node
+from tests.kube_objects import ANNOTATION, SHARE, Json, pod
 
-WHOLE = "nvidia.com/gpu"
-MIG = "nvidia.com/mig-3g.40gb"
 TOTAL_MIB = 81920
 MODELS = ("A100-80GB", "H100-80GB")
 KINDS = ("whole", "whole", "share", "mig")
@@ -124,53 +123,27 @@ def objects(cluster: SmallCluster) -> list[Json]:
     return [
         *found,
         pod_object(cluster.waiting),
-        *(_budget(group, allowed) for group, allowed in cluster.allowed),
+        *(budget(group, allowed, group=group) for group, allowed in cluster.allowed),
     ]
 
 
 def _node(there: SmallNode, here: list[SmallPod]) -> list[Json]:
-    free = [holder(each.name) for each in here for _ in range(each.size if there.kind != "share" else 0)]
-    devices = []
-    for i in range(there.gpus):
-        more: Json = {}
-        if there.kind == "whole" and free:
-            more = {"holders": [free.pop()]}
-        if there.kind == "mig":
-            instances = []
-            for start in (0, 4):
-                instance: Json = {"uuid": f"MIG-{there.name}-{i}-{start}", "profile": "3g.40gb"}
-                instance |= {"start": start, "size": 4}
-                instances.append(instance | ({"holder": free.pop()} if free else {}))
-            more = {"mig": {"enabled": True, "gridSize": 8, "instances": instances}}
-        devices.append(gpu(i, f"GPU-{there.name}-{i}", total=TOTAL_MIB, model=there.model, **more))
-    room = {
-        "whole": {WHOLE: str(there.gpus)},
-        "mig": {MIG: str(2 * there.gpus)},
-        "share": {SHARE: str(TOTAL_MIB * there.gpus)},
-    }[there.kind]
-    labels = {"gpu.scheduler-ext.io/sharing": "memory"} if there.kind == "share" else {}
-    return [gpu_node(there.name, devices), node(there.name, room, labels=labels)]
+    if there.kind == "share":
+        return share_node(there.name, there.gpus, there.model)
+    holders = [each.name for each in here for _ in range(each.size)]
+    if there.kind == "mig":
+        return mig_node(there.name, *holders, gpus=there.gpus, model=there.model)
+    return whole_node(there.name, there.gpus, *holders, model=there.model)
 
 
 def pod_object(each: SmallPod) -> Json:
     """The pod as an object; one that may not be moved has no controller."""
-    resource = {"whole": WHOLE, "mig": MIG, "share": SHARE}[each.kind]
+    resource = {"whole": WHOLE, "mig": MIG_HALF, "share": SHARE}[each.kind]
     annotations = {f"{ANNOTATION}model": each.model} if each.model else {}
     if each.device >= 0:
         annotations[f"devices.{ANNOTATION}main"] = f"GPU-{each.node}-{each.device}"
     made = pod(each.name, {resource: str(each.size)}, on=each.node or None, annotations=annotations)
     made["metadata"]["labels"] = {"group": each.group, "name": each.name}
     if each.movable:
-        owner = {"kind": "ReplicaSet", "name": each.name, "uid": f"owner-{each.name}", "controller": True}
-        made["metadata"]["ownerReferences"] = [owner]
+        owned(made, name=each.name)
     return made
-
-
-def _budget(group: str, allowed: int) -> Json:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": group, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"group": group}}},
-        "status": {"disruptionsAllowed": allowed},
-    }

@@ -16,10 +16,10 @@ from scheduler_ext.defrag.executor import Execution, Executor
 from scheduler_ext.defrag.movable import Rules
 from scheduler_ext.defrag.plan import make_plan, waiting_pod
 from scheduler_ext.wire.pod.pod_identity import pod_name
-from tests.cluster.api.api_faults import After, Refuse, Reset
+from tests.cluster.api.api_faults import After, AnswerFault, Refuse, Reset
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api.api_requests import Request
+from tests.cluster.api.api_requests import Match, Request
 from tests.cluster.api.api_server import ApiServer
 from tests.defrag.planning import CONFIGURATION, WHOLE, whole_node, whole_pod
 from tests.kube_objects import Json, pod
@@ -130,20 +130,21 @@ def test_a_pod_that_comes_back_by_another_name(fragmented: Fragmented) -> None:
     assert outcome(fragmented.run()) == (None, [("default/other", "b")], {"default/w": "a"})
 
 
+TIMEOUT = Refuse(500, "InternalError", "etcdserver: request timed out")
+
+
 @pytest.mark.parametrize(
-    "fault",
+    ("fault", "where", "times"),
     [
-        pytest.param(After(Reset()), id="its answer is lost, and the next request meets the pod's successor"),
-        pytest.param(After(Refuse(500, "InternalError", "etcdserver: request timed out")), id="it times out"),
+        pytest.param(After(Reset()), is_eviction, 1, id="the answer of an eviction that was granted is lost"),
+        pytest.param(After(TIMEOUT), is_eviction, 1, id="an eviction that was granted times out"),
+        pytest.param(Refuse(503), is_poll, 3, id="the API server is away for a moment"),
     ],
 )
-def test_an_eviction_that_was_granted_is_no_refusal(fragmented: Fragmented, fault: After) -> None:
-    fragmented.server.faults.place(fault, is_eviction, times=1)
-    assert outcome(fragmented.run()) == DONE
-
-
-def test_an_api_server_that_is_away_for_a_moment(fragmented: Fragmented) -> None:
-    fragmented.server.faults.place(Refuse(503), is_poll, times=3)
+def test_a_fault_that_passes_breaks_no_plan(
+    fragmented: Fragmented, fault: AnswerFault, where: Match, times: int
+) -> None:
+    fragmented.server.faults.place(fault, where, times=times)
     assert outcome(fragmented.run()) == DONE
 
 

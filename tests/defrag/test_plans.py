@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,53 +22,40 @@ from scheduler_ext.wire.pod.pod_identity import pod_name
 from scheduler_ext.wire.times import time_text
 from tests.defrag.planning import (
     CONFIGURATION,
-    HALF,
+    MIG_HALF,
     WHOLE,
+    budget,
+    mig_node,
     moves,
     owned,
+    owner,
     planned,
     share_node,
-    share_pod,
     state,
     whole_node,
     whole_pod,
 )
-from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, holder, node, pod
-
-MIG_HALF = "nvidia.com/mig-3g.40gb"
+from tests.kube_objects import ANNOTATION, SHARE, Json, pod
 
 
-def two_half_full_nodes(*more: Json) -> list[Json]:
-    return [
-        *whole_node("a", 2, "x"),
-        *whole_node("b", 2, "y"),
-        whole_pod("x", "a"),
-        whole_pod("y", "b", priority=5),
-        *more,
-    ]
+def two_half_full_nodes() -> list[Json]:
+    pods = [whole_pod("x", "a"), whole_pod("y", "b", priority=5)]
+    return [*whole_node("a", 2, "x"), *whole_node("b", 2, "y"), *pods]
 
 
 def waits(asks: Json, **more: Any) -> Json:
     return pod("w", asks, **more)
 
 
-def mig_node(name: str, *holders: str) -> list[Json]:
-    """A GPU of two halves."""
-    halves = [
-        {"uuid": f"MIG-{name}-{start}", "profile": "3g.40gb", "start": start, "size": 4}
-        | ({"holder": holder(holders[i])} if i < len(holders) else {})
-        for i, start in enumerate((0, 4))
-    ]
-    mig = {"enabled": True, "gridSize": 8, "instances": halves}
-    return [gpu_node(name, [gpu(0, f"GPU-{name}", mig=mig)]), node(name, {MIG_HALF: "2"})]
+def half_of(device: int, name: str) -> Json:
+    """A pod that may be moved, with half of a GPU of the node s."""
+    annotations = {f"devices.{ANNOTATION}main": f"GPU-s-{device}"}
+    return owned(pod(name, {SHARE: "40960"}, on="s", annotations=annotations))
 
 
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [
-        pytest.param(
-            [*two_half_full_nodes(), waits({WHOLE: "1"})], [], id="a pod that fits already needs no move"
-        ),
         pytest.param(
             [*two_half_full_nodes(), waits({WHOLE: "2"})],
             [("x", "a", "b")],
@@ -87,16 +73,6 @@ def mig_node(name: str, *holders: str) -> list[Json]:
             id="the node from which fewer pods have to move is emptied",
         ),
         pytest.param(
-            [
-                *share_node("s", 2),
-                share_pod("x", "s", 0),
-                share_pod("y", "s", 1),
-                waits({SHARE: "81920"}),
-            ],
-            [("x", "s", "s")],
-            id="a share moves to another GPU of its own node",
-        ),
-        pytest.param(
             [*mig_node("a", "x"), *mig_node("b", "y")]
             + [owned(pod(name, {MIG_HALF: "1"}, on=on)) for name, on in (("x", "a"), ("y", "b"))]
             + [waits({MIG_HALF: "2"})],
@@ -104,26 +80,9 @@ def mig_node(name: str, *holders: str) -> list[Json]:
             id="MIG instances are freed by moving the pod that holds one",
         ),
         pytest.param(
-            [
-                *whole_node("h", 1, "x", model="H100-80GB"),
-                *whole_node("a", 1),
-                whole_pod("x", "h"),
-                waits({WHOLE: "1"}, annotations={f"{ANNOTATION}model": "H100"}),
-            ],
-            [("x", "h", "a")],
-            id="a pod that takes any model leaves the requested one",
-        ),
-        pytest.param(
-            [
-                *whole_node("a", 2, "x"),
-                *whole_node("b", 1, "y"),
-                *whole_node("c", 1, model="T4"),
-                whole_pod("x", "a", annotations={f"{ANNOTATION}model": "A100"}),
-                whole_pod("y", "b"),
-                waits({WHOLE: "2"}),
-            ],
-            [("y", "b", "c"), ("x", "a", "b")],
-            id="a pod makes room for the pod that has to move",
+            [*share_node("s", 2), half_of(0, "x"), half_of(1, "y"), waits({SHARE: "81920"})],
+            [("x", "s", "s")],
+            id="a share moves to another GPU of its own node",
         ),
     ],
 )
@@ -133,97 +92,84 @@ def test_the_fewest_moves(objects: list[Json], expected: list[tuple[str, str, st
     assert moves(plan) == expected
 
 
-def changed(change: Callable[[Json], None]) -> Json:
-    made = whole_pod("x", "a")
-    change(made)
-    return made
-
-
-def annotated(key: str, value: str) -> Callable[[Json], None]:
-    return lambda made: made["metadata"]["annotations"].update({key: value})
-
-
-def owner_kind(kind: str) -> Callable[[Json], None]:
-    return lambda made: made["metadata"]["ownerReferences"][0].update({"kind": kind})
+OPTED_OUT = {f"{ANNOTATION}movable": "false"}
+NOT_SAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+OF_A_GANG = {f"{ANNOTATION}gang": "train", f"{ANNOTATION}gang-size": "4"}
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("part", "fields", "reason"),
     [
+        pytest.param("metadata", {"ownerReferences": []}, "has no controller", id="a bare pod"),
         pytest.param(
-            lambda made: made["metadata"].pop("ownerReferences"), "has no controller", id="a bare pod"
+            "metadata",
+            {"ownerReferences": [owner("DaemonSet")]},
+            "belongs to a DaemonSet",
+            id="a pod of a DaemonSet",
         ),
-        pytest.param(owner_kind("DaemonSet"), "belongs to a DaemonSet", id="a pod of a DaemonSet"),
-        pytest.param(owner_kind("Node"), "is a static pod", id="a static pod"),
-        pytest.param(annotated(f"{ANNOTATION}movable", "false"), "has the annotation", id="a pod opted out"),
+        pytest.param("metadata", {"ownerReferences": [owner("Node")]}, "is a static pod", id="a static pod"),
+        pytest.param("metadata", {"annotations": OPTED_OUT}, "has the annotation", id="a pod opted out"),
         pytest.param(
-            annotated("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
+            "metadata",
+            {"annotations": NOT_SAFE},
             "has the annotation",
             id="a pod that is not safe to evict",
         ),
         pytest.param(
-            lambda made: made["spec"].update({"schedulerName": "other"}),
-            "is placed by the scheduler other",
-            id="a pod of another scheduler",
-        ),
-        pytest.param(
-            lambda made: made["spec"].update({"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}),
-            "uses ResourceClaims",
-            id="a pod with claims",
-        ),
-        pytest.param(
-            lambda made: made["metadata"]["annotations"].update(
-                {f"{ANNOTATION}gang": "train", f"{ANNOTATION}gang-size": "4"}
-            ),
+            "metadata",
+            {"annotations": OF_A_GANG},
             "belongs to a gang",
             id="a member of a gang, whose others would end with it",
         ),
         pytest.param(
-            lambda made: made["status"].update({"startTime": time_text(time.time() - 60)}),
-            "is younger than 600 s",
-            id="a pod that started a minute ago",
-        ),
-        pytest.param(
-            lambda made: made["metadata"].update({"deletionTimestamp": "2026-11-20T12:00:00Z"}),
+            "metadata",
+            {"deletionTimestamp": "2026-11-20T12:00:00Z"},
             "is being deleted",
             id="a pod that is being deleted",
         ),
+        pytest.param(
+            "spec",
+            {"schedulerName": "other"},
+            "is placed by the scheduler other",
+            id="a pod of another scheduler",
+        ),
+        pytest.param(
+            "spec",
+            {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
+            "uses ResourceClaims",
+            id="a pod with claims",
+        ),
+        pytest.param(
+            "status",
+            {"startTime": time_text(time.time() - 60)},
+            "is younger than 6000 s",
+            id="a pod that started a minute ago",
+        ),
     ],
 )
-def test_these_pods_stay(change: Callable[[Json], None], reason: str) -> None:
-    objects = [*whole_node("a", 2, "x"), *whole_node("b", 1), changed(change), waits({WHOLE: "2"})]
-    plan = planned(*objects, min_age_s=600.0)
+def test_these_pods_stay(part: str, fields: Json, reason: str) -> None:
+    made = whole_pod("x", "a")
+    objects = [*whole_node("a", 2, "x"), *whole_node("b", 1), made, waits({WHOLE: "2"})]
+    assert planned(*objects, min_age_s=6000.0).complete
+    made[part] |= fields
+    plan = planned(*objects, min_age_s=6000.0)
     assert not plan.complete
     ((found, count),) = plan.staying.items()
     assert (found.startswith(reason), count) == (True, 1)
-    assert planned(*whole_node("a", 2, "x"), *whole_node("b", 1), whole_pod("x", "a"), objects[-1]).complete
-
-
-def budget(name: str, allowed: int, app: str = "web") -> Json:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": app}}},
-        "status": {"disruptionsAllowed": allowed},
-    }
 
 
 @pytest.mark.parametrize(
     ("budgets", "fits"),
     [
-        pytest.param([budget("one", 2)], True, id="a budget that allows both moves"),
-        pytest.param([budget("one", 1)], False, id="a budget that allows one of two moves"),
-        pytest.param([budget("one", 2), budget("two", 2)], False, id="two budgets, which forbid evictions"),
-        pytest.param([budget("one", 0, app="other")], True, id="a budget of other pods"),
+        pytest.param([budget("one", 2)], True, id="one that allows both moves"),
+        pytest.param([budget("one", 1)], False, id="one that allows one of two moves"),
+        pytest.param([budget("one", 2), budget("two", 2)], False, id="two, which forbid evictions"),
     ],
 )
 def test_budgets_are_kept(budgets: list[Json], fits: bool) -> None:
-    made = [whole_pod(name, "a") for name in ("x", "y")]
-    for each in made:
-        each["metadata"]["labels"] = {"app": "web"}
-    objects = [*whole_node("a", 2, "x", "y"), *whole_node("b", 1), *whole_node("c", 1), *made]
-    assert planned(*objects, *budgets, waits({WHOLE: "2"})).complete is fits
+    nodes = [*whole_node("a", 2, "x", "y"), *whole_node("b", 1), *whole_node("c", 1)]
+    pods = [whole_pod("x", "a"), whole_pod("y", "a"), waits({WHOLE: "2"})]
+    assert planned(*nodes, *pods, *budgets).complete is fits
 
 
 def test_a_longer_run_on_dearer_gpus_is_moved_last() -> None:
@@ -300,14 +246,9 @@ def test_room_is_held_for_the_waiting_pod_and_for_a_pod_that_moves_later() -> No
         whole_pod("y", "b"),
         waits({WHOLE: "2"}),
     )
+    assert moves(plan) == [("y", "b", "c"), ("x", "a", "b")]
     held = [[(hold.node, hold.asker.uid) for hold in move.holds] for move in plan.moves]
     assert held == [[("a", "uid-w"), ("b", "uid-x again")], [("a", "uid-w")]]
-
-
-def test_half_a_gpu_stays_with_its_neighbour() -> None:
-    objects = [*share_node("s", 1), share_pod("x", "s", 0), waits({SHARE: HALF})]
-    plan = planned(*objects)
-    assert (plan.complete, moves(plan)) == (True, [])
 
 
 def test_nodes_that_need_more_moves_are_not_valued(monkeypatch: pytest.MonkeyPatch) -> None:

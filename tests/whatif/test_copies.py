@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -45,13 +44,6 @@ def one_by_one(info: NodeInfo, request: GpuRequest, sizing: Sizing, most: int) -
     return copies
 
 
-def check(info: NodeInfo, request: GpuRequest, sizing: Sizing) -> None:
-    """The node by itself."""
-    node = sizing.resolved(info)
-    (fill,) = fill_all([Vessel.of(node, _MOST, request, sizing)], request, sizing)
-    check_fill(node, request, fill, sizing)
-
-
 def check_fill(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> None:
     """As many as one by one, with equal holdings, and an equal refusal of the next."""
     copies = one_by_one(node.info, request, sizing, _MOST)
@@ -66,14 +58,17 @@ def check_fill(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> N
         assert states[0] == states[1]
 
 
-def a100(index: int, memory: Memory) -> Device:
-    model = canonical_model("A100-80GB", vendor="nvidia")
+def device(index: int, memory: Memory, name: str = "A100-80GB") -> Device:
+    model = canonical_model(name, vendor="nvidia")
     return Device(f"GPU-{index}", index, "nvidia", model.name, model, (8, 0), memory)
 
 
 def on_gpu(name: str, index: int, mib: int) -> BoundPod:
     holding = GpuRequest(shares=ShareAsk((("main", mib),)))
     return BoundPod(name, "default", name, 0, holding, {"main": (f"GPU-{index}",)})
+
+
+ON_ANY_GPU = BoundPod("whole", "default", "whole", 0, GpuRequest((UnitAsk("nvidia.com/gpu", 1),)))
 
 
 @st.composite
@@ -87,88 +82,74 @@ def share_nodes(draw: DrawFn) -> NodeInfo:
         used_mib = draw(st.sampled_from((0, 0, 9_000, 20_000)))
         unaccounted_mib = draw(st.sampled_from((None, 0, used_mib)))
         memory = Memory(total_mib, draw(st.sampled_from((0, 700))), used_mib, unaccounted_mib)
-        known = canonical_model(model, vendor="nvidia")
-        devices.append(Device(f"GPU-{i}", i, "nvidia", model, known, (8, 0), memory))
+        devices.append(device(i, memory, model))
     pods = []
     for i in range(len(devices)):
         mib = draw(st.sampled_from((0, 0, 4_096, 9_000)))
         if mib:
             pods.append(on_gpu(f"p{i}", i, mib))
     if draw(one_in(4)):
-        pods.append(BoundPod("whole", "default", "whole", 0, GpuRequest((UnitAsk("nvidia.com/gpu", 1),))))
+        pods.append(ON_ANY_GPU)
     allocatable = {RESOURCES.share: draw(st.sampled_from((2**20, 2**20, 60_000))), "nvidia.com/gpu": 4}
     return NodeInfo("node", report=Report(tuple(devices)), allocatable=allocatable, pods=tuple(pods))
 
 
+# A GPU that is no longer whole is worth less, so the second copy goes to the other model.
+OF_TWO_MODELS = NodeInfo(
+    "node",
+    report=Report(
+        (*(device(i, Memory(40_960, 0, 0), "A100-40GB") for i in range(3)), device(3, Memory(81_920, 0, 0)))
+    ),
+    allocatable={RESOURCES.share: 2**20, "nvidia.com/gpu": 4},
+)
+LIMITED = replace(OF_TWO_MODELS, allocatable={RESOURCES.share: 25_000, "nvidia.com/gpu": 4})
+FOR_INIT_CONTAINERS = ShareAsk((), (InitShare("init-0", 1, ()), InitShare("init-1", 8192, ())))
+# Of GPUs that cost the same the one goes that comes first by then.
+NEARLY_ALIKE = NodeInfo(
+    "node",
+    report=Report(
+        (
+            device(0, Memory(100, 10, 30, 0)),
+            device(1, Memory(100, 10, 10)),
+            device(2, Memory(100, 0, 0, 0)),
+            device(3, Memory(80, 10, 20)),
+        )
+    ),
+    pods=(on_gpu("p0", 0, 20), on_gpu("p1", 1, 10)),
+)
+# A share makes the whole replica on an unknown GPU one on another GPU.
+SLICED = NodeInfo(
+    "node",
+    report=Report(
+        (device(0, Memory(80, 10, 30, 0)), device(1, Memory(80, 10, 30))),
+        sharing_strategy="time-slicing",
+        replicas=2,
+    ),
+    pods=(on_gpu("p0", 0, 10), ON_ANY_GPU),
+)
+
+
 @examples(25, long=1500)
-@given(share_nodes(), share_asks(), st.sampled_from(STRATEGIES), st.sampled_from((0, 0, 15_000)))
+@example(OF_TWO_MODELS, FOR_INIT_CONTAINERS, "fragmentation", 0, 10)
+@example(OF_TWO_MODELS, ShareAsk((("c0", 10_000),)), "fragmentation", 30_000, 10)
+@example(LIMITED, ShareAsk((("c0", 10_000),)), "fragmentation", 0, 10)
+@example(NEARLY_ALIKE, ShareAsk((("c0", 20), ("c1", 30))), "spread", 0, 0)
+@example(SLICED, ShareAsk((("c0", 20),)), "fragmentation", 0, 0)
+@given(
+    share_nodes(),
+    share_asks(),
+    st.sampled_from(STRATEGIES),
+    st.sampled_from((0, 0, 15_000)),
+    st.sampled_from((10, 10, 0)),
+)
 def test_as_many_shares_as_one_by_one(
-    info: NodeInfo, shares: ShareAsk, strategy: str, min_free_mib: int
+    info: NodeInfo, shares: ShareAsk, strategy: str, min_free_mib: int, headroom_percent: int
 ) -> None:
     request = GpuRequest(shares=shares, min_free_mib=min_free_mib)
-    check(info, request, Sizing(Policy(strategy=strategy), RESOURCES, 10))
-
-
-def test_each_copy_is_packed_by_what_those_before_it_left() -> None:
-    """The second goes to the other GPU: a GPU that is no longer whole is worth less."""
-    names = ("A100-40GB", "A100-40GB", "A100-40GB", "A100-80GB")
-    models = [canonical_model(name, vendor="nvidia") for name in names]
-    devices = tuple(
-        Device(f"GPU-{i}", i, "nvidia", model.name, model, (8, 0), Memory(model.memory_mib or 0, 0, 0))
-        for i, model in enumerate(models)
-    )
-    room = {"gpu.scheduler-ext.io/memory-mib": 2**20, "nvidia.com/gpu": 4}
-    info = NodeInfo("node", report=Report(devices), allocatable=room)
-    shares = ShareAsk((), (InitShare("init-0", 1, ()), InitShare("init-1", 8192, ())))
-    check(info, GpuRequest(shares=shares), Sizing(Policy(), RESOURCES, 10))
-
-
-@pytest.mark.parametrize(
-    ("memories", "held", "shares", "strategy", "replicas", "copies"),
-    [
-        pytest.param(
-            [Memory(100, 10, 30, 0), Memory(100, 10, 10), Memory(100, 0, 0, 0), Memory(80, 10, 20)],
-            {0: 20, 1: 10},
-            (20, 30),
-            "spread",
-            1,
-            5,
-            id="of GPUs that cost the same the one that comes first by then",
-        ),
-        pytest.param(
-            [Memory(80, 10, 30, 0), Memory(80, 10, 30)],
-            {0: 10},
-            (20,),
-            None,
-            2,
-            4,
-            id="a whole replica on an unknown GPU, which a share makes another one",
-        ),
-    ],
-)
-def test_as_many_where_gpus_are_nearly_alike(
-    memories: list[Memory],
-    held: dict[int, int],
-    shares: tuple[int, ...],
-    strategy: str | None,
-    replicas: int,
-    copies: int,
-) -> None:
-    sharing = "time-slicing" if replicas > 1 else "none"
-    report = Report(
-        tuple(a100(i, memory) for i, memory in enumerate(memories)),
-        sharing_strategy=sharing,
-        replicas=replicas,
-    )
-    pods = [on_gpu(f"p{i}", i, mib) for i, mib in held.items()]
-    if replicas > 1:
-        pods.append(BoundPod("whole", "default", "whole", 0, GpuRequest((UnitAsk("nvidia.com/gpu", 1),))))
-    running = tuple((f"c{i}", mib) for i, mib in enumerate(shares))
-    request = GpuRequest(shares=ShareAsk(running), strategy=strategy)
-    sizing = Sizing(Policy(), RESOURCES, 0)
-    info = NodeInfo("node", report=report, pods=tuple(pods))
-    assert len(one_by_one(info, request, sizing, _MOST)) == copies
-    check(info, request, sizing)
+    sizing = Sizing(Policy(strategy=strategy), RESOURCES, headroom_percent)
+    node = sizing.resolved(info)
+    (fill,) = fill_all([Vessel.of(node, _MOST, request, sizing)], request, sizing)
+    check_fill(node, request, fill, sizing)
 
 
 @examples(20, long=500)

@@ -20,6 +20,7 @@ from scheduler_ext.wire.pod.pod_needs import pod_needs
 from scheduler_ext.wire.pod.pod_request import pod_request
 from tests.examples import examples
 from tests.extender.foreseeing import WHOLE, foreseen, read, state_of
+from tests.extender.preempting import share_node
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod
 
 ZONE = "topology.kubernetes.io/zone"
@@ -94,13 +95,6 @@ def test_a_gang_that_does_not_fit_leaves_its_cpu_to_others() -> None:
     assert nodes_of(items) == [None, None, "n1"]
 
 
-def test_a_pod_evicts_none_of_a_gang_that_does_not_run() -> None:
-    running = pod("x", {WHOLE: "1"}, on="n1")
-    items = foreseen([*team(2), pod("important", {WHOLE: "2"}, priority=9)], *host("n1", 2), running)
-    assert nodes_of(items) == [None, None, "n1"]
-    assert items[2]["victims"] == ["default/x"]
-
-
 def test_a_gang_that_does_not_fit_leaves_no_trace() -> None:
     cluster = WhatIf(state_of(*host("n1", 8), pod("x", {WHOLE: "1"}, on="n1")), Configuration())
     infos, residents = dict(cluster.infos), {name: dict(here) for name, here in cluster.residents.items()}
@@ -124,14 +118,6 @@ def test_a_gang_is_placed_when_its_last_pod_comes() -> None:
     assert items[0]["message"] == "1 of 2 members fit; 4 × nvidia.com/gpu short"
     # One more node, and it fits.
     assert None not in nodes_of(foreseen(pods, *host("n1", 4), *host("n2", 4), *host("n3", 4)))
-
-
-def test_two_gangs_of_one_name_in_two_namespaces_are_two() -> None:
-    other = [member(f"x{number}", 4) for number in range(2)]
-    for each in other:
-        each["metadata"]["namespace"] = "web"
-    items = foreseen([*team(2, 4), *other], *host("n1", 4), *host("n2", 4))
-    assert [item["node"] is not None for item in items] == [True, True, False, False]
 
 
 def test_pods_beyond_the_size_join_one_by_one() -> None:
@@ -206,10 +192,5 @@ def test_gangs_run_whole_or_not_at_all_within_the_capacity(
 
 def test_shares_of_a_gang_have_a_gpu_each() -> None:
     shares = [member(f"m{number}", limits={SHARE: "50000"}) for number in range(2)]
-    devices = [gpu(0), gpu(1)]
-    cluster = [
-        gpu_node("n", devices),
-        node("n", {SHARE: "160000"}, labels={"gpu.scheduler-ext.io/sharing": "memory"}),
-    ]
-    items = foreseen(shares, *cluster)
-    assert sorted(entry["uuid"] for item in items for entry in item["devices"]) == ["GPU-0", "GPU-1"]
+    items = foreseen(shares, *share_node("n", 2))
+    assert sorted(entry["uuid"] for item in items for entry in item["devices"]) == ["GPU-n-0", "GPU-n-1"]

@@ -13,12 +13,13 @@ import pytest
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.explain.snapshot_dump import read_moment
-from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.whatif.capacity import capacity
 from scheduler_ext.whatif.schedulable import SchedulableReplicas
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration, MetricsSection, PodTemplate, check
-from scheduler_ext.wire.objects import assemble, read_objects
+from scheduler_ext.wire.objects import read_objects
+from tests.extender.preempting import whole_node
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
 from tests.pages import SAMPLE
 
@@ -43,12 +44,15 @@ def config_with(**templates: PodTemplate) -> Configuration:
     return Configuration(metrics=MetricsSection(schedulable_replicas=dict(templates)))
 
 
+def read(text: bytes, config: Configuration) -> ClusterState:
+    return state_of(read_objects(text), "inventory.yaml", config.resource_names())
+
+
 def both_counts(text: bytes, asking: PodTemplate) -> tuple[int, Any]:
     """Those for the metric, and those of the command."""
     config = config_with(p=asking)
     check(config)
-    objects = read_objects(text)
-    state = ClusterState("inventory.yaml", objects, assemble(objects, config.resource_names()))
+    state = read(text, config)
     replicas = SchedulableReplicas(read_moment(state, config), config)
     assert replicas.counts() == {}
     replicas.count()
@@ -82,23 +86,10 @@ def test_the_sample_cluster_has_room_for_as_many(limits: Json) -> None:
     assert counted == expected > 0
 
 
-def test_nothing_is_counted_again_while_nothing_changes() -> None:
+def test_nothing_is_counted_again_before_something_changes() -> None:
+    """A cordon counts though the GPUs are the same."""
     config = config_with(p=template({WHOLE: "1"}))
-    objects = read_objects(NODES)
-    state = ClusterState("inventory.yaml", objects, assemble(objects, config.resource_names()))
-    replicas = SchedulableReplicas(read_moment(state, config), config)
-    replicas.count()
-    first = replicas.counts()
-    replicas.count()
-    assert replicas.counts() is first
-
-
-def test_a_cordon_counts_though_the_gpus_are_the_same() -> None:
-    config = config_with(p=template({WHOLE: "1"}))
-    objects = read_objects(NODES)
-    moment = read_moment(
-        ClusterState("inventory.yaml", objects, assemble(objects, config.resource_names())), config
-    )
+    moment = read_moment(read(NODES, config), config)
     facts = dict(moment.node_facts())
 
     class Followed:
@@ -109,6 +100,9 @@ def test_a_cordon_counts_though_the_gpus_are_the_same() -> None:
 
     replicas = SchedulableReplicas(Followed(), config)
     replicas.count()
+    first = replicas.counts()
+    replicas.count()
+    assert replicas.counts() is first
     facts["a"] = replace(facts["a"], unschedulable=True)
     replicas.count()
     assert replicas.counts() == {"p": 5}
@@ -129,9 +123,5 @@ def test_a_template_that_cannot_be_counted_is_an_error(wrong: PodTemplate, messa
 
 
 def test_equal_nodes_take_as_many_each() -> None:
-    nodes = [
-        each
-        for name in ("a", "b", "c")
-        for each in (gpu_node(name, [gpu(0), gpu(1)]), node(name, {WHOLE: "2"}))
-    ]
+    nodes = [each for name in "abc" for each in whole_node(name, None, None)]
     assert both_counts(inventory(*nodes), template({WHOLE: "1"})) == (6, 6)

@@ -29,7 +29,7 @@ from tests.extender.foreseeing import (
     read,
     state_of,
 )
-from tests.extender.preempting import ROOM_MIB, on_gpu, share_node, whole_node
+from tests.extender.preempting import on_gpu, share_node, whole_node
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, node, pod
 
 # More than any of the random nodes takes of most pods.
@@ -145,21 +145,6 @@ def test_victims_were_on_the_node_and_have_lower_priority(
         assert (item["node"] is None) == (item["reason"] is not None)
 
 
-def test_each_pod_sees_those_before_it() -> None:
-    objects = [*whole_node("a", None, None), *share_node("b", 1)]
-    pods = [asks("p0", {WHOLE: "1"}), asks("p1", {WHOLE: "1"}), asks("p2", {WHOLE: "1"})]
-    assert names(foreseen(pods, *objects)) == ["a", "a", None]
-
-
-def test_the_gpu_of_a_share_is_shown_and_then_held() -> None:
-    items = foreseen([asks(f"p{i}", {SHARE: "40000"}) for i in range(3)], *share_node("n", 2))
-    assert [[each["uuid"] for each in item["devices"]] for item in items] == [["GPU-n-0"], ["GPU-n-1"], []]
-    assert (items[2]["reason"], items[2]["nearestMiss"]) == (
-        "Insufficient GPU memory on one device",
-        {"criterion": "free-memory", "device": "GPU-n-0", "needed": 40000, "have": 33728, "unit": "MiB"},
-    )
-
-
 def test_whole_gpus_that_the_plugin_picks_are_no_room_for_shares() -> None:
     objects = [gpu_node("n", [gpu(0), gpu(1)]), node("n", {WHOLE: "2", SHARE: "147456"})]
     pods = [asks("whole", {WHOLE: "1"}), asks("one", {SHARE: "1000"}), asks("two", {SHARE: "70000"})]
@@ -168,28 +153,10 @@ def test_whole_gpus_that_the_plugin_picks_are_no_room_for_shares() -> None:
     assert names(foreseen(pods, *objects)) == ["n", "n", None]
 
 
-@pytest.mark.parametrize(
-    ("limits", "room", "reason"),
-    [
-        pytest.param({"cpu": "5"}, {"cpu": "9"}, "Insufficient cpu", id="CPU"),
-        pytest.param({}, {"pods": "1"}, "Too many pods", id="a place"),
-    ],
-)
-def test_the_pods_before_it_took(limits: Json, room: Json, reason: str) -> None:
-    items = foreseen([asks("p0", limits), asks("p1", limits)], node("n", room))
-    assert names(items) == ["n", None]
-    assert (items[1]["reason"], items[1]["nearestMiss"]["criterion"]) == (reason, "NodeResourcesFit")
-
-
 def test_devices_are_those_of_the_containers_that_request_them_after_equal_requests_of_others() -> None:
     pods = [asks("too-much-cpu", {WHOLE: "1", "cpu": "99"}), asks("p", {}, {WHOLE: "1"})]
     items = foreseen(pods, *whole_node("n", None))
     assert [[each["container"] for each in item["devices"]] for item in items] == [[], ["c1"]]
-
-
-def test_equal_nodes_are_taken_by_name() -> None:
-    objects = [*whole_node("c", None), *whole_node("a", None), *whole_node("b", None)]
-    assert names(foreseen([asks(f"p{i}", {WHOLE: "1"}) for i in range(3)], *objects)) == ["a", "b", "c"]
 
 
 def test_by_priority_the_highest_come_first_and_equals_as_they_were() -> None:
@@ -210,6 +177,7 @@ def test_by_priority_the_highest_come_first_and_equals_as_they_were() -> None:
     [
         pytest.param({SHARE: "8Gi"}, "absurd", id="an absurd share"),
         pytest.param({"cpu": "lots"}, "cpu: quantity 'lots'", id="a word for CPU"),
+        pytest.param({"cpu": "-5"}, "cpu: a negative amount; ask 0 or more", id="a negative amount"),
     ],
 )
 def test_a_pod_that_cannot_be_read_says_so_and_the_next_comes(limits: Json, message: str) -> None:
@@ -236,11 +204,6 @@ def test_a_pod_that_ended_elsewhere_counts_as_new_with_a_note(deleted: bool) -> 
     assert names(items) == ["n", None]
     told = "a pod that has ended or is being deleted (it is placed as a new one)"
     assert [item["notModelled"] for item in items] == [[told], []]
-
-
-def test_a_negative_amount_is_reported_with_its_pod() -> None:
-    items = foreseen([asks("p0", {WHOLE: "1", "cpu": "-5"})], *whole_node("n", None))
-    assert (items[0]["node"], items[0]["message"]) == (None, "cpu: a negative amount; ask 0 or more")
 
 
 def test_devices_that_a_user_wrote_on_a_pod_do_not_count() -> None:
@@ -277,10 +240,6 @@ ANNOTATED["metadata"]["annotations"] = PRICE
 @pytest.mark.parametrize(
     ("asked", "objects", "config", "value"),
     [
-        pytest.param({WHOLE: "2"}, whole_node("n", None, None), {}, 6.8, id="two A100 by the shipped table"),
-        pytest.param(
-            {WHOLE: "2"}, whole_node("n", None, None), {"A100": 1.0}, 2.0, id="by the configuration"
-        ),
         pytest.param(
             {WHOLE: "2"},
             [gpu_node("priced", [gpu(i) for i in range(8)]), ANNOTATED],
@@ -288,7 +247,6 @@ ANNOTATED["metadata"]["annotations"] = PRICE
             5.0,
             id="by the annotation of the node",
         ),
-        pytest.param({SHARE: str(ROOM_MIB // 2)}, share_node("n", 1), {}, 1.7, id="half a GPU"),
         pytest.param({SHARE: "8"}, share_node("n", 1), {}, 0.0004, id="a small share, below a cent"),
         pytest.param(
             {WHOLE: "2"},

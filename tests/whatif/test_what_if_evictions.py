@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from scheduler_ext.wire.config import Configuration, PreemptionSection
+from tests.defrag.planning import budget
 from tests.extender.foreseeing import WHOLE, asks, foreseen
 from tests.extender.preempting import leaving, nominated, on_gpu, whole_node
-from tests.kube_objects import Json, gpu, gpu_node, holder, node, pod
+from tests.kube_objects import gpu, gpu_node, holder, node, pod
 
 
 def test_the_cheapest_leave_and_are_named() -> None:
     objects = [*whole_node("a", "x"), on_gpu("x", "a", 5), *whole_node("b", "y"), on_gpu("y", "b", 1)]
     (item,) = foreseen([asks("p", {WHOLE: "1"}, priority=10)], *objects)
     assert (item["node"], item["victims"], item["reason"]) == ("b", ["default/y"], None)
-
-
-@pytest.mark.parametrize(
-    ("spec", "holding"),
-    [
-        pytest.param({"priority": 10, "preemptionPolicy": "Never"}, 1, id="for one that never preempts"),
-    ],
-)
-def test_no_pod_leaves(spec: Json, holding: int) -> None:
-    objects = [*whole_node("a", "x"), on_gpu("x", "a", holding)]
-    (item,) = foreseen([asks("p", {WHOLE: "1"}, **spec)], *objects)
-    assert (item["node"], item["victims"]) == (None, [])
-    assert item["reason"] == "Insufficient nvidia.com/gpu per device"
 
 
 def test_an_earlier_pod_may_become_a_victim() -> None:
@@ -41,23 +27,13 @@ def test_for_cpu_pods_leave_that_hold_no_gpu() -> None:
     assert (item["node"], item["victims"]) == ("n", ["default/x"])
 
 
-def budget(app: str, allowed: int) -> Json:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": app, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": app}}},
-        "status": {"disruptionsAllowed": allowed},
-    }
-
-
 def test_the_allowed_disruptions_of_a_budget_are_spent() -> None:
     objects = [*whole_node("a", "x1"), on_gpu("x1", "a"), *whole_node("b", "x2"), on_gpu("x2", "b")]
     objects += [*whole_node("c", "y"), on_gpu("y", "c", 5)]
     for each in objects:
         each["metadata"]["labels"] = {"app": each["metadata"]["name"][0]}
     pods = [asks(f"p{i}", {WHOLE: "1"}, priority=10) for i in range(2)]
-    items = foreseen(pods, *objects, budget("x", 1))
+    items = foreseen(pods, *objects, budget("x", 1, app="x"))
     assert [item["victims"] for item in items] == [["default/x1"], ["default/y"]]
 
 
@@ -66,7 +42,7 @@ def test_a_budget_spares_pods_without_gpus_too() -> None:
     objects.append(pod("y", {"cpu": "2"}, on="n", priority=3))
     for each in objects:
         each["metadata"]["labels"] = {"app": each["metadata"]["name"]}
-    (item,) = foreseen([asks("p", {"cpu": "2"}, priority=9)], *objects, budget("x", 0))
+    (item,) = foreseen([asks("p", {"cpu": "2"}, priority=9)], *objects, budget("x", 0, app="x"))
     assert item["victims"] == ["default/y"]
 
 

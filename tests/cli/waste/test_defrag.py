@@ -10,8 +10,7 @@ import pytest
 
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from tests.cli.commands import CONFIGURED, WHOLE, Written, run, serving
-from tests.defrag.planning import owned, whole_node, whole_pod
-from tests.defrag.test_plans import MIG_HALF, mig_node
+from tests.defrag.planning import MIG_HALF, mig_node, owned, whole_node, whole_pod
 from tests.explain.explaining import mig
 from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod
 

@@ -171,9 +171,3 @@ class ApiServer:
         # JSON is YAML.
         path.write_bytes(msgspec.json.encode(config))
         return path
-
-
-if __name__ == "__main__":
-    from tests.cluster.large.large_server import main
-
-    main()

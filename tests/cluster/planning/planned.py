@@ -1,66 +1,97 @@
-"""Extenders that plan ahead on a followed cluster of the nodes a and b, of two GPUs each."""
+"""Extenders that plan ahead, for gangs as well, on a followed cluster."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from functools import partial
 from typing import Any
 
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.live import LiveInventory
+from scheduler_ext.cluster.planning.own_writes import OwnWrites
 from scheduler_ext.cluster.planning.planning import Planning
 from scheduler_ext.cluster.scheduler_lease import Leadership
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.planning.gang import GATE
 from scheduler_ext.core.planning.plan import Entry, State
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.wire.config import Configuration, NominateSection
+from scheduler_ext.wire.config import Configuration, GangsSection, NominateSection
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION
-from tests.cluster.api.api_paths import NODES, PODS
+from scheduler_ext.wire.times import time_text
+from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_requests import Request, writes
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
-from tests.cluster.living import WHOLE, Living
-from tests.kube_objects import Json, gpu, node, pod
+from tests.cluster.test_agent_labels import EVENTS
+from tests.kube_objects import Json, gpu, gpu_node, node, pod
 
-ROOM = {WHOLE: "2", "cpu": "64", "memory": "512Gi", "pods": "110"}
+WHOLE = "nvidia.com/gpu"
+OURS = "gpu.scheduler-ext.io/"
+GANGS = GangsSection(enabled=True)
+PREEMPTING = GangsSection(enabled=True, preempts=True)
 
 
-class Ahead:
+class Planned:
     """The server, and the extenders that were started."""
 
     def __init__(self, server: ApiServer, transport: Transport) -> None:
-        self.server = server
-        self._transport = transport
-        self.running: list[Living] = []
+        self.server, self.transport = server, transport
+        self.lives: list[LiveInventory] = []
 
-    def start(self, lease: tuple[str, str, str] | None = None, **settings: Any) -> Living:
-        """One more extender that plans."""
-        config = Configuration(nominate=NominateSection(**{"enabled": True, "from_nodes": 0, **settings}))
-        living = Living(self.server, self._transport)
-        living.extender = Extender(config)
+    def add_nodes(self, *names: str, gpus: int = 1) -> None:
+        """Nodes of so many GPUs each."""
+        for name in names:
+            self.server.store.put(NODES, node(name, {WHOLE: str(gpus)}))
+            devices = [gpu(i, f"GPU-{name}-{i}") for i in range(gpus)]
+            self.server.store.put(GPU_NODES, gpu_node(name, devices))
+
+    def extender(
+        self, gangs: GangsSection | None = None, lease: tuple[str, str, str] | None = None
+    ) -> LiveInventory:
+        """One more extender that plans, and writes while it holds the lease (namespace, name, pod)."""
+        section = NominateSection(enabled=True, from_nodes=0, gangs=gangs or GangsSection())
+        config = Configuration(nominate=section)
         leader = None
         if lease is not None:
             leader = partial(Leadership, namespace=lease[0], name=lease[1], pod=lease[2])
-        living.live = LiveInventory(self._transport, living.extender, config, leader)
-        for name in "ab":
-            self.server.store.put(NODES, node(name, ROOM))
-            living.report(name, gpu(0, f"{name}0"), gpu(1, f"{name}1"))
-        self.running.append(living)
-        living.live.start()
-        eventually(lambda: living.live.snapshot is not None)
-        eventually(lambda: all(len(living.info(name).devices) == 2 for name in "ab"))
-        return living
+        live = LiveInventory(self.transport, Extender(config), config, leader)
+        self.lives.append(live)
+        live.start()
+        eventually(lambda: live.snapshot is not None)
+        return live
 
     def wait(self, name: str, **fields: Any) -> Json:
-        """A pod of one GPU waits; `fields` are further ones of its spec."""
+        """A pod of one GPU waits; `fields` are its annotations, its status, and further ones of its spec."""
         status = fields.pop("status", {})
         made = pod(name, {WHOLE: "1"}, **{"schedulerName": "gpu-scheduler", **fields})
         made["status"] |= status
-        made["metadata"]["creationTimestamp"] = "2026-11-28T00:00:00Z"
+        made["metadata"]["creationTimestamp"] = time_text(time.time())
         self.server.store.put(PODS, made)
         return made
 
+    def add(
+        self, *names: str, size: int = 2, gang: str = "train", ungated: bool = False, **fields: Any
+    ) -> None:
+        """Members of a gang."""
+        notes = {f"{OURS}gang": gang, f"{OURS}gang-size": str(size), **fields.pop("annotations", {})}
+        gates = [] if ungated else [{"name": GATE}]
+        for name in names:
+            self.wait(name, annotations=notes, schedulingGates=gates, **fields)
+
     def get(self, name: str) -> Json:
+        """A pod as it is now."""
         return self.server.store.get(PODS, name, "default").object()
+
+    def bind(self, name: str, on: str) -> None:
+        """Bind a pod as kube-scheduler does."""
+
+        def bound(before: Json) -> Json:
+            status = before["status"] | {"phase": "Running"}
+            return before | {"spec": before["spec"] | {"nodeName": on}, "status": status}
+
+        self.server.store.update(PODS, name, bound, "default")
 
     def nominated(self, name: str) -> str | None:
         """The node in a pod's status, if it is that of the annotation."""
@@ -69,33 +100,67 @@ class Ahead:
         node_name: str | None = found["status"].get("nominatedNodeName")
         return node_name if text is not None and json.loads(text)["node"] == node_name else None
 
-    def bind(self, name: str, on: str) -> None:
-        """kube-scheduler binds a pod."""
-        found = self.get(name)
-        found["spec"]["nodeName"] = on
-        found["status"]["phase"] = "Running"
-        self.server.store.put(PODS, found)
+    def places(self) -> dict[str, str]:
+        """The nodes of the nominated pods."""
+        found = {name: self.nominated(name) for name in self._pods()}
+        return {name: node_name for name, node_name in found.items() if node_name is not None}
+
+    def gated(self) -> set[str]:
+        """The pods behind a gate."""
+        return {name for name, each in self._pods().items() if each["spec"].get("schedulingGates")}
+
+    def events(self, reason: str) -> set[str]:
+        """The pods that Events of a reason are about."""
+        found = [each.object() for each in self.server.store.collection(EVENTS).current()]
+        return {each["regarding"]["name"] for each in found if each["reason"] == reason}
 
     def writes(self) -> int:
         """The number of writes to pods."""
-        return len(
-            self.server.log.all(lambda request: request.method == "PATCH" and "/pods/" in request.path)
-        )
+        return len(self.server.log.all(writes(PODS, "PATCH")))
+
+    def _pods(self) -> dict[str, Json]:
+        pods = [each.object() for each in self.server.store.collection(PODS).current()]
+        return {each["metadata"]["name"]: each for each in pods}
 
 
-def planning(living: Living) -> Planning:
-    assert living.live.planning is not None
-    return living.live.planning
+def is_lift(request: Request) -> bool:
+    return writes(PODS, "PATCH")(request) and not request.path.endswith("/status")
 
 
-def entries(living: Living) -> dict[str, Entry]:
-    return {entry.name: entry for entry in planning(living).plan().entries}
+def is_eviction(request: Request) -> bool:
+    """One that is no dry run."""
+    return request.method == "POST" and request.path.endswith("/eviction") and not request.query
 
 
-def states(living: Living) -> dict[str, State]:
-    return {name: entry.state for name, entry in entries(living).items()}
+def is_nomination(request: Request) -> bool:
+    return writes(PODS, "PATCH")(request) and request.path.endswith("/status")
 
 
-def outcomes(living: Living) -> Counter[str]:
-    found = planning(living).nominations
+def info(live: LiveInventory, name: str) -> NodeInfo:
+    assert live.snapshot is not None
+    return live.snapshot.nodes[name].info
+
+
+def planning(live: LiveInventory) -> Planning:
+    assert live.planning is not None
+    return live.planning
+
+
+def own_writes(live: LiveInventory) -> OwnWrites:
+    """What it wrote on pods of gangs."""
+    gangs = planning(live).gangs
+    assert gangs is not None
+    return gangs.writes.own
+
+
+def entries(live: LiveInventory) -> dict[str, Entry]:
+    return {entry.name: entry for entry in planning(live).plan().entries}
+
+
+def states(live: LiveInventory) -> dict[str, State]:
+    return {name: entry.state for name, entry in entries(live).items()}
+
+
+def outcomes(live: LiveInventory) -> Counter[str]:
+    found = planning(live).nominations
     return Counter({str(outcome): count for outcome, count in dict(found).items() if count})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -19,7 +19,6 @@ from scheduler_ext.wire.gangs import gang_wish
 from tests.kube_objects import pod
 
 OURS = "gpu.scheduler-ext.io/"
-LATER = "2100-01-01T00:00:00Z"
 RESOURCES = ResourceNames()
 
 
@@ -42,27 +41,10 @@ def member(
 ) -> GangPod:
     said = {f"{OURS}gang": gang, f"{OURS}gang-size": str(size)} if gang else {}
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
-    if gates and "on" not in more:
+    if gates and more.get("on") is None:
         more["schedulingGates"] = [{"name": gate} for gate in gates]
     document = pod(name, limits, annotations=said | dict(notes or {}), **more)
     return gang_pod(msgspec.json.decode(json.dumps(document), type=kube.Pod), RESOURCES)
-
-
-@dataclass
-class Scene:
-    pods: list[GangPod]
-    problems: dict[str, str] = field(default_factory=dict)
-    assumed: dict[str, str] = field(default_factory=dict)
-    unknown: tuple[str, ...] = ()
-
-    def assemble(self) -> Assembled[Ask]:
-        asks = {
-            each.uid: Ask()
-            for each in self.pods
-            if each.asks_gpu and each.uid not in self.unknown and each.uid not in self.problems
-        }
-        waiting = Waiting(asks, self.problems, self.assumed)
-        return assemble(self.pods, wish_of, waiting, lambda uid: None)
 
 
 def wish_of(each: GangPod) -> GangWish | InvalidGang | None:
@@ -71,8 +53,23 @@ def wish_of(each: GangPod) -> GangWish | InvalidGang | None:
     return gang_wish(each.named)
 
 
+def assembled(
+    *pods: GangPod,
+    problems: Mapping[str, str] | None = None,
+    assumed: Mapping[str, str] | None = None,
+    unknown: tuple[str, ...] = (),
+) -> Assembled[Ask]:
+    problems = problems or {}
+    asks = {
+        each.uid: Ask()
+        for each in pods
+        if each.asks_gpu and each.uid not in unknown and each.uid not in problems
+    }
+    return assemble(pods, wish_of, Waiting(asks, problems, assumed or {}), lambda uid: None)
+
+
 def test_members_are_one_gang() -> None:
-    found = Scene([member("a"), member("b", on="n1"), member("c", gang="other")]).assemble()
+    found = assembled(member("a"), member("b", on="n1"), member("c", gang="other"))
     assert [(str(gang.key), len(gang.members), gang.missing) for gang in found.gangs] == [
         ("default/train", 2, 0),
         ("default/other", 1, 1),
@@ -80,46 +77,58 @@ def test_members_are_one_gang() -> None:
     assert {each.state for each in found.gangs[0].members} == {MemberState.GATED, MemberState.BOUND}
 
 
-def test_a_member_behind_a_gate_of_others_does_not_exist_yet() -> None:
-    (gang,) = Scene([member("a"), member("b", gates=(GATE, "example.com/mine"))]).assemble().gangs
-    assert gang.missing == 1
-
-
-def test_a_pod_that_is_not_known_to_wait_yet_comes_later() -> None:
-    (gang,) = Scene([member("a"), member("b")], unknown=("uid-b",)).assemble().gangs
-    assert gang.missing == 1
+@pytest.mark.parametrize(
+    ("second", "unknown", "missing"),
+    [
+        pytest.param(member("b", gates=(GATE, "example.com/mine")), (), 1, id="behind a gate of others"),
+        pytest.param(member("b"), ("uid-b",), 1, id="not known to wait yet"),
+        pytest.param(member("b", on="n1", phase="Failed"), (), 1, id="failed"),
+        pytest.param(member("b", on="n1", phase="Succeeded"), (), 0, id="ended well"),
+    ],
+)
+def test_a_pod_that_counts_for_its_gang(second: GangPod, unknown: tuple[str, ...], missing: int) -> None:
+    (gang,) = assembled(member("a"), second, unknown=unknown).gangs
+    assert gang.missing == missing
 
 
 def test_a_member_whose_binding_is_in_flight_counts_as_bound() -> None:
-    found = Scene([member("a", gates=()), member("b")], assumed={"uid-a": "n7"}).assemble()
-    (gang,) = found.gangs
+    (gang,) = assembled(member("a", gates=()), member("b"), assumed={"uid-a": "n7"}).gangs
     assert {each.uid: each.node for each in gang.bound} == {"uid-a": "n7"}
 
 
 def test_pods_without_gpus_count_and_need_no_place() -> None:
-    found = Scene([member("a", size=3), member("b", size=3), member("c", size=3, gpus=0)]).assemble()
+    found = assembled(member("a", size=3), member("b", size=3), member("c", size=3, gpus=0))
     (gang,) = found.gangs
     assert (gang.wish.size, gang.missing) == (2, 0)
     assert [each.name for each in found.companions[gang.key]] == ["c"]
 
 
 def test_a_pod_of_no_gang_is_alone_with_and_without_a_gate() -> None:
-    found = Scene([member("a", gang=""), member("b", size=1), member("c", size=1, gates=())]).assemble()
+    found = assembled(member("a", gang=""), member("b", size=1), member("c", size=1, gates=()))
     assert [each.name for each in found.alone] == ["a", "b", "c"]
     assert not found.is_of_gang("uid-a")
 
 
 def test_a_gang_that_cannot_be_read_is_named() -> None:
-    found = Scene([member("a", notes={f"{OURS}gang-deadline": "soon"})]).assemble()
+    found = assembled(member("a", notes={f"{OURS}gang-deadline": "soon"}))
     ((broken, message),) = found.invalid
     assert broken.name == "a"
     assert "gang-deadline" in message
     assert found.is_of_gang("uid-a")
 
 
-def test_a_member_that_is_not_modelled_is_the_gangs_problem() -> None:
-    found = Scene([member("a"), member("b")], problems={"uid-b": "it asks host ports"}).assemble()
-    assert found.gangs[0].problem == "pod b: it asks host ports"
+@pytest.mark.parametrize(
+    ("size", "problems", "expected"),
+    [
+        pytest.param(2, {"uid-b": "it asks host ports"}, "pod b: it asks host ports", id="not modelled"),
+        pytest.param(3, {}, "size 2 and 3", id="it contradicts the other"),
+    ],
+)
+def test_what_is_wrong_with_a_member_is_the_gangs_problem(
+    size: int, problems: dict[str, str], expected: str
+) -> None:
+    (gang,) = assembled(member("a", size=2), member("b", size=size), problems=problems).gangs
+    assert expected in (gang.problem or "")
 
 
 @pytest.mark.parametrize(
@@ -131,77 +140,58 @@ def test_a_member_that_is_not_modelled_is_the_gangs_problem() -> None:
     ],
 )
 def test_a_gang_without_gpus_needs_no_places(pods: list[GangPod], alone: list[str]) -> None:
-    assert [each.name for each in Scene(pods).assemble().alone] == alone
-
-
-def test_members_that_contradict_each_other_are_a_problem() -> None:
-    (gang,) = Scene([member("a", size=2), member("b", size=3)]).assemble().gangs
-    assert gang.problem is not None
-    assert "size 2 and 3" in gang.problem
+    assert [each.name for each in assembled(*pods).alone] == alone
 
 
 def test_a_group_that_is_still_to_be_read_waits() -> None:
-    found = Scene([member("unread-a")]).assemble()
+    found = assembled(member("unread-a"))
     assert [each.name for each in found.unread] == ["unread-a"]
     assert found.gangs == []
     assert found.is_of_gang("uid-unread-a")
 
 
-@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
-def test_a_member_that_ended_well_still_counts(phase: str) -> None:
-    (gang,) = Scene([member("a"), member("b", on="n1", phase=phase)]).assemble().gangs
-    assert gang.missing == (phase == "Failed")
+def of_run(owner: str, names: str, **fields: Any) -> list[GangPod]:
+    """Members that one controller made; by default they wait behind the gate."""
+    pods = [member(name, **fields) for name in names]
+    for each in pods:
+        assert each.named.metadata is not None
+        each.named.metadata.owner_references = [kube.OwnerReference("Job", owner, f"uid-{owner}", True)]
+    return pods
 
 
-def ended(name: str, **more: Any) -> GangPod:
-    return member(name, on="n1", phase="Succeeded", **more)
-
-
-def owned(of: GangPod, owner: str) -> GangPod:
-    metadata = of.named.metadata
-    assert metadata is not None
-    metadata.owner_references = [kube.OwnerReference("Job", owner, f"uid-{owner}", True)]
-    return of
+def ended(owner: str, names: str) -> list[GangPod]:
+    return of_run(owner, names, on="n1", phase="Succeeded")
 
 
 @pytest.mark.parametrize(
     ("pods", "joining", "missing"),
     [
         pytest.param(
-            [
-                *(owned(ended(name), "run-1") for name in "ab"),
-                *(owned(member(name), "run-2") for name in "cd"),
-            ],
-            {"uid-c", "uid-d"},
-            0,
-            id="the pods of a CronJob's last run do not count for the next one",
-        ),
-        pytest.param(
-            [*(owned(ended(name), "run-1") for name in "ab"), owned(member("c"), "run-2")],
+            [*ended("run-1", "ab"), *of_run("run-2", "c")],
             {"uid-c"},
             1,
-            id="so its first pod waits for the second",
+            id="the pods of a CronJob's last run do not count for the next one, which waits for all",
         ),
         pytest.param(
-            [owned(ended("a"), "run-1"), *(owned(member(name), "run-2") for name in "cd")],
+            [*ended("run-1", "a"), *of_run("run-2", "cd")],
             {"uid-c", "uid-d"},
             0,
             id="of a run that failed in part, too, once all pods of the next one exist",
         ),
         pytest.param(
-            [ended("a"), ended("b"), member("c"), member("d")],
+            [*(member(name, on="n1", phase="Succeeded") for name in "ab"), member("c"), member("d")],
             {"uid-c", "uid-d"},
             0,
             id="pods without an owner are of a former run as well",
         ),
         pytest.param(
-            [owned(ended("a"), "driver"), owned(member("c"), "workers")],
+            [*ended("driver", "a"), *of_run("workers", "c")],
             {"uid-c"},
             0,
             id="a Job whose pods have all ended counts for the others of its gang",
         ),
         pytest.param(
-            [*(owned(ended(name), "job") for name in "ab"), owned(member("c"), "job")],
+            [*ended("job", "ab"), *of_run("job", "c")],
             {"uid-c"},
             0,
             id="a further pod of a Job starts though those before it have ended together",
@@ -209,51 +199,40 @@ def owned(of: GangPod, owner: str) -> GangPod:
     ],
 )
 def test_pods_of_former_runs_take_no_part(pods: list[GangPod], joining: set[str], missing: int) -> None:
-    (gang,) = Scene(pods).assemble().gangs
+    (gang,) = assembled(*pods).gangs
     assert ({each.uid for each in gang.joining}, gang.missing) == (joining, missing)
 
 
-RUNNING = [owned(member(name, on="n1"), "job") for name in "ab"]
+RUNNING = of_run("job", "ab", on="n1")
+IN_ONE_ZONE = {f"{OURS}gang-required-topology": "zone"}
+NOT_STARTED = {f"{OURS}gang-start-by": "2100-01-01T00:00:00Z"}
 
 
 @pytest.mark.parametrize(
     ("pods", "alone"),
     [
         pytest.param(
-            [*RUNNING, owned(member("c"), "job"), owned(member("d", gates=()), "job")],
+            [*RUNNING, *of_run("job", "c"), *of_run("job", "d", gates=())],
             ["c", "d"],
             id="no GPU waits for the further pods of an elastic job",
         ),
-        pytest.param([*RUNNING[:1], owned(member("c"), "job")], [], id="one of the first ones has come back"),
-        pytest.param(
-            [*RUNNING, *(owned(member(name), "next") for name in "cd")],
-            [],
-            id="another run has begun beside it",
-        ),
+        pytest.param([*RUNNING[:1], *of_run("job", "c")], [], id="one of the first ones has come back"),
+        pytest.param([*RUNNING, *of_run("next", "cd")], [], id="another run has begun beside it"),
         pytest.param([*RUNNING, member("c")], [], id="it is not known who made the pod"),
         pytest.param(
-            [
-                owned(member(name, on=on, notes={f"{OURS}gang-required-topology": "zone"}), "job")
-                for name, on in (("a", "n1"), ("b", "n1"), ("c", None))
-            ],
+            [*of_run("job", "ab", on="n1", notes=IN_ONE_ZONE), *of_run("job", "c", notes=IN_ONE_ZONE)],
             [],
             id="all of them have to be in one zone",
         ),
         pytest.param(
-            [
-                *(
-                    owned(member(name, on="n1", notes={f"{OURS}gang-start-by": LATER}), "job")
-                    for name in "ab"
-                ),
-                owned(member("c"), "job"),
-            ],
+            [*of_run("job", "ab", on="n1", notes=NOT_STARTED), *of_run("job", "c")],
             [],
             id="the gang has not started as a whole yet",
         ),
     ],
 )
 def test_pods_that_join_a_gang_that_runs_whole_are_alone(pods: list[GangPod], alone: list[str]) -> None:
-    found = Scene(pods).assemble()
+    found = assembled(*pods)
     assert sorted(each.name for each in found.alone) == alone
     there = {each.uid for gang in found.gangs for each in gang.members}
     assert there == {each.uid for each in pods if each.name not in alone}

@@ -89,8 +89,10 @@ def test_another_pod_of_the_name_keeps_its_gate(server: ApiServer, transport: Tr
     assert gates_of(server, "a") == [GATE]
 
 
-def test_all_victims_are_evicted(server: ApiServer, transport: Transport) -> None:
-    victims = [running(server, "a"), running(server, "b")]
+def test_all_victims_are_evicted_and_one_that_is_gone_holds_up_no_other(
+    server: ApiServer, transport: Transport
+) -> None:
+    victims = [Pod("uid-gone", "default", "gone"), running(server, "a"), running(server, "b")]
     assert GangCalls(transport).evict_all(victims, GANG, ignored) is None
     assert leaving(server) == ["a", "b"]
 
@@ -125,12 +127,6 @@ def test_budgets_of_several_victims_are_those_of_the_api_server(
     assert calls.are_current([*budgets, others], victims) is is_current
     # The API server judges a single eviction.
     assert calls.are_current([], victims[:1])
-
-
-def test_a_victim_that_is_gone_holds_up_no_other(server: ApiServer, transport: Transport) -> None:
-    victims = [Pod("uid-gone", "default", "gone"), running(server, "b")]
-    assert GangCalls(transport).evict_all(victims, GANG, ignored) is None
-    assert leaving(server) == ["b"]
 
 
 def test_the_pods_that_leave_are_known_though_a_later_eviction_fails(

@@ -47,13 +47,6 @@ def objects(server: ApiServer) -> Objects:
     return Objects(server)
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def a_pod(owner: str | None = None) -> kube.Pod:
     document = pod("p")
     if owner is not None:
@@ -71,17 +64,21 @@ def jobset(replicas: int) -> Json:
     }
 
 
-def test_an_object_is_read_once_a_minute(objects: Objects, transport: Transport) -> None:
-    clock = Clock()
-    sizes = GroupSizes(transport, clock)
+def test_an_object_is_read_once_a_minute_and_its_last_answer_holds_while_that_fails(
+    objects: Objects, transport: Transport
+) -> None:
+    now = 0.0
+    sizes = GroupSizes(transport, lambda: now)
     objects.found[PATHS[JOBSET]] = jobset(4)
     for _ in range(3):
         sizes.look()
         assert sizes.of(a_pod())(JOBSET) == DeclaredGroup(8)
     assert len(objects.asked) == 1
     objects.found[PATHS[JOBSET]] = jobset(1)
-    clock.now += 61
-    sizes.look()
+    now += 61
+    assert sizes.of(a_pod())(JOBSET) == DeclaredGroup(2)
+    objects.found[PATHS[JOBSET]] = 500
+    now += 61
     assert sizes.of(a_pod())(JOBSET) == DeclaredGroup(2)
 
 
@@ -107,26 +104,15 @@ def test_an_object_that_may_not_be_read_is_unknown(code: int, objects: Objects, 
 
 
 def test_a_failure_is_tried_again_later(objects: Objects, transport: Transport) -> None:
-    clock = Clock()
-    sizes = GroupSizes(transport, clock)
+    now = 0.0
+    sizes = GroupSizes(transport, lambda: now)
     objects.found[PATHS[JOBSET]] = 500
-    with pytest.raises(UnknownYetError):
-        sizes.of(a_pod())(JOBSET)
-    with pytest.raises(UnknownYetError):
-        sizes.of(a_pod())(JOBSET)
+    for _ in range(2):
+        with pytest.raises(UnknownYetError):
+            sizes.of(a_pod())(JOBSET)
     assert (len(objects.asked), sizes.unread) == (1, True)
     objects.found[PATHS[JOBSET]] = jobset(1)
-    clock.now += 3
-    assert sizes.of(a_pod())(JOBSET) == DeclaredGroup(2)
-
-
-def test_the_last_answer_holds_while_the_server_fails(objects: Objects, transport: Transport) -> None:
-    clock = Clock()
-    sizes = GroupSizes(transport, clock)
-    objects.found[PATHS[JOBSET]] = jobset(1)
-    assert sizes.of(a_pod())(JOBSET) == DeclaredGroup(2)
-    objects.found[PATHS[JOBSET]] = 500
-    clock.now += 61
+    now += 3
     assert sizes.of(a_pod())(JOBSET) == DeclaredGroup(2)
 
 

@@ -2,54 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from scheduler_ext.cluster.planning.own_writes import OwnWrites
 from scheduler_ext.core.planning.gang import MemberState
-from scheduler_ext.wire.gang_pod import GangPod
 from tests.cluster.planning.test_gang_assembly import member
 
+BOUND, WAITING, GATED = MemberState.BOUND, MemberState.WAITING, MemberState.GATED
 
-class Clock:
+
+@pytest.mark.parametrize(
+    ("write", "on", "later_s", "expected"),
+    [
+        pytest.param(
+            lambda writes: writes.placed("uid-a", "n1", 9.0),
+            None,
+            0,
+            (GATED, "n1", 9.0),
+            id="a nomination is seen at once",
+        ),
+        pytest.param(
+            lambda writes: writes.lifted("uid-a"), None, 0, (WAITING, None, None), id="the end of a gate too"
+        ),
+        pytest.param(
+            lambda writes: writes.gone("uid-a"), "n1", 0, (None, "n1", None), id="an evicted pod is no member"
+        ),
+        pytest.param(
+            lambda writes: writes.placed("uid-a", "n1", None),
+            "n2",
+            0,
+            (BOUND, "n2", None),
+            id="a bound pod is where the cluster says",
+        ),
+        pytest.param(
+            lambda writes: writes.placed("uid-a", "n1", 9.0),
+            None,
+            6,
+            (GATED, None, None),
+            id="the cluster decides after a while",
+        ),
+    ],
+)
+def test_a_member_is_as_it_was_written(
+    write: Callable[[OwnWrites], None],
+    on: str | None,
+    later_s: int,
+    expected: tuple[MemberState | None, str | None, float | None],
+) -> None:
     now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-def after(writes: OwnWrites, pod: GangPod) -> GangPod:
-    (found,) = writes.over([pod])
-    return found
-
-
-def test_a_nomination_is_seen_at_once(clock: Clock) -> None:
-    writes = OwnWrites(clock)
-    writes.placed("uid-a", "n1", 100.0)
-    seen = after(writes, member("a"))
-    assert (seen.nominated, seen.deadline, seen.state) == ("n1", 100.0, MemberState.GATED)
-
-
-def test_an_evicted_pod_is_no_member(clock: Clock) -> None:
-    writes = OwnWrites(clock)
-    writes.gone("uid-a")
-    assert after(writes, member("a", on="n1")).state is None
-    assert writes.is_gone("uid-a")
-
-
-def test_a_bound_pod_is_where_the_cluster_says(clock: Clock) -> None:
-    writes = OwnWrites(clock)
-    writes.placed("uid-a", "n1", None)
-    seen = after(writes, member("a", on="n2"))
-    assert (seen.node, seen.state, seen.deadline) == ("n2", MemberState.BOUND, None)
-
-
-def test_the_cluster_decides_after_a_while(clock: Clock) -> None:
-    writes = OwnWrites(clock)
-    writes.placed("uid-a", "n1", 100.0)
-    clock.now = 6.0
-    assert after(writes, member("a")).nominated is None
+    writes = OwnWrites(lambda: now)
+    write(writes)
+    now += later_s
+    (seen,) = writes.over([member("a", on=on)])
+    assert (seen.state, seen.node or seen.nominated, seen.deadline) == expected

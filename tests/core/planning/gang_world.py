@@ -4,9 +4,9 @@ step. The planner reads everything from the pods; only its last reservations may
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, count, islice
 
 from scheduler_ext.core.planning.draining import Running
 from scheduler_ext.core.planning.gang import Gang, GangKey, GangWish, Member, MemberState, gangs_of
@@ -48,7 +48,6 @@ class Workload:
     wish: GangWish
     asks: Sequence[Ask]
     priority: int
-    created: set[int] = field(default_factory=set)
     whole_at: float | None = None
     lifted_at: float | None = None
 
@@ -62,13 +61,12 @@ class World:
         self.pods: dict[str, Pod] = {}
         self.workloads: dict[str, Workload] = {}
         self.previous: Sequence[Reservation[Ask]] = ()
-        self._names = 0
+        self._numbers = count(1)
 
     # What happens to the cluster.
 
     def name(self, prefix: str) -> str:
-        self._names += 1
-        return f"{prefix}{self._names:04}"
+        return f"{prefix}{next(self._numbers):04}"
 
     def add_single(self, ask: Ask, priority: int, max_duration_s: float | None, runs_s: float | None) -> None:
         uid = self.name("pod")
@@ -79,18 +77,15 @@ class World:
 
     def create_members(self, name: str, most: int) -> None:
         workload = self.workloads[name]
-        absent = [i for i in range(len(workload.asks)) if i not in workload.created]
+        there = {int(pod.uid.split("-")[1]) for pod in self.members(name)}
+        absent = [i for i in range(len(workload.asks)) if i not in there]
         for i in absent[:most]:
-            workload.created.add(i)
             uid = self.name(f"{name}-{i}-")
             self.pods[uid] = Pod(uid, workload.asks[i], workload.priority, self.now, of=name, gated=True)
 
     def delete(self, uid: str, *, at_once: bool = False) -> None:
         """The pod terminates; one that is on no node, or whose node is gone, vanishes."""
         pod = self.pods[uid]
-        if pod.of is not None and pod.gone_at is None:
-            workload = self.workloads[pod.of]
-            workload.created.discard(int(uid.split("-")[1]))
         if pod.node is None or at_once:
             del self.pods[uid]
         elif pod.gone_at is None:
@@ -137,12 +132,8 @@ class World:
         pod.node, pod.nominated, pod.started_at = node, None, self.now
 
     def _room(self, node: str, pod: Pod) -> int:
-        nominated = sum(
-            each.ask.gpus
-            for each in self.pods.values()
-            if each.node is None and each.nominated == node and each is not pod
-        )
-        return self.hosts[node].gpus - self.used()[node] - nominated
+        own = pod.ask.gpus if pod.nominated == node else 0
+        return self.hosts[node].gpus - self.held()[node] + own
 
     def _note_whole(self) -> None:
         for name, workload in self.workloads.items():
@@ -154,35 +145,29 @@ class World:
     def plan(self, writes: int | None = None) -> Decisions[Ask]:
         """A step of the planner; only its first `writes` reach the cluster (None: all)."""
         decisions = step(self.now, self.gangs(), self.singles(), self.scene(), self.policy, self.previous)
-        actions = self._actions(decisions)
-        for action in actions[:writes]:
-            action()
-        self.previous = decisions.reservations if writes is None or writes >= len(actions) else ()
+        for _ in islice(self._written(decisions), writes):
+            pass
+        self.previous = decisions.reservations
         return decisions
 
-    def _actions(self, decisions: Decisions[Ask]) -> list[Callable[[], None]]:
-        actions: list[Callable[[], None]] = []
-        actions += [partial(self._settle, uid) for uid in decisions.settle]
-        actions += [partial(self._evicted, each.uid) for each in decisions.evict]
-        actions += [partial(self._withdraw, uid) for uid in decisions.withdraw]
-        actions += [
-            partial(self._nominate, each.uid, each.node, each.deadline) for each in decisions.nominate
-        ]
-        actions += [partial(self._lift, uid) for uids in decisions.lift for uid in uids]
-        return actions
-
-    def _settle(self, uid: str) -> None:
-        self.pods[uid].deadline = None
-
-    def _evicted(self, uid: str) -> None:
-        if uid in self.pods:
-            self.delete(uid)
-
-    def _nominate(self, uid: str, node: str | None, deadline: float | None) -> None:
-        self.pods[uid].nominated, self.pods[uid].deadline = node, deadline
-
-    def _withdraw(self, uid: str) -> None:
-        self.pods[uid].nominated = None
+    def _written(self, decisions: Decisions[Ask]) -> Iterator[None]:
+        """Makes one write after the other."""
+        for uid in decisions.settle:
+            self.pods[uid].deadline = None
+            yield
+        for evicted in decisions.evict:
+            if evicted.uid in self.pods:
+                self.delete(evicted.uid)
+            yield
+        for uid in decisions.withdraw:
+            self.pods[uid].nominated = None
+            yield
+        for given in decisions.nominate:
+            self.pods[given.uid].nominated, self.pods[given.uid].deadline = given.node, given.deadline
+            yield
+        for uid in chain.from_iterable(decisions.lift):
+            self._lift(uid)
+            yield
 
     def _lift(self, uid: str) -> None:
         pod = self.pods[uid]
@@ -198,26 +183,23 @@ class World:
         return Scene(cluster, [pod for pod, _ in there], topology(self.hosts))
 
     def running(self) -> list[tuple[Running, int]]:
-        found = []
-        for pod in self.pods.values():
-            if pod.node is None:
-                continue
-            ends = None
-            if pod.max_duration_s is not None and pod.started_at is not None:
-                ends = pod.started_at + pod.max_duration_s
-            found.append(
-                running(
-                    pod.uid,
-                    pod.node,
-                    pod.ask.gpus,
-                    priority=pod.priority,
-                    started=pod.started_at,
-                    ends=ends,
-                    leaving=pod.gone_at is not None,
-                    gang=self.workloads[pod.of].wish.key if pod.of in self.workloads else None,
-                )
-            )
-        return found
+        return [self._running(pod, pod.node) for pod in self.pods.values() if pod.node is not None]
+
+    @staticmethod
+    def _running(pod: Pod, node: str) -> tuple[Running, int]:
+        ends = None
+        if pod.max_duration_s is not None and pod.started_at is not None:
+            ends = pod.started_at + pod.max_duration_s
+        return running(
+            pod.uid,
+            node,
+            pod.ask.gpus,
+            ends=ends,
+            leaving=pod.gone_at is not None,
+            gang=key_of(pod.of) if pod.of is not None else None,
+            priority=pod.priority,
+            started_at=pod.started_at,
+        )
 
     def gangs(self) -> list[Gang[Ask]]:
         return gangs_of(
@@ -256,16 +238,16 @@ class World:
                 held[pod.nominated] += pod.ask.gpus
         return held
 
+    def members(self, name: str) -> list[Pod]:
+        return [pod for pod in self.pods.values() if pod.of == name and pod.gone_at is None]
+
     def bound(self, name: str) -> list[Pod]:
-        return [pod for pod in self.pods.values() if pod.of == name and pod.node and pod.gone_at is None]
+        return [pod for pod in self.members(name) if pod.node]
 
     def forget_incarnation(self) -> None:
         """A gang without any pod that has begun starts from the beginning."""
         for name, workload in self.workloads.items():
-            begun = any(
-                pod.of == name and not pod.gated and pod.gone_at is None for pod in self.pods.values()
-            )
-            if not begun:
+            if all(pod.gated for pod in self.members(name)):
                 workload.lifted_at = workload.whole_at = None
 
     def finish_gang(self, name: str) -> None:

@@ -8,15 +8,7 @@ from typing import Any, NamedTuple
 
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.planning.draining import Running, Topology
-from scheduler_ext.core.planning.gang import (
-    Gang,
-    GangKey,
-    GangWish,
-    Member,
-    MemberState,
-    OnDeadline,
-    gangs_of,
-)
+from scheduler_ext.core.planning.gang import Gang, GangKey, GangWish, Member, MemberState, gangs_of
 from scheduler_ext.core.planning.placing import Place
 from scheduler_ext.core.request.request import GpuRequest
 
@@ -105,17 +97,14 @@ def running(
     node: str,
     gpus: int = 1,
     *,
-    priority: int = 0,
-    started: float | None = 0.0,
     ends: float | None = None,
     leaving: bool = False,
     gang: GangKey | None = None,
-    labels: Mapping[str, str] | None = None,
+    **fields: Any,
 ) -> tuple[Running, int]:
-    """A pod on a node, with its GPUs."""
-    pod = BoundPod(
-        uid, "default", uid, priority, GpuRequest(priority=priority), labels=labels or {}, started_at=started
-    )
+    """A pod on a node, with its GPUs; `fields` are further ones of it."""
+    given = {"priority": 0, "started_at": 0.0, **fields}
+    pod = BoundPod(uid, "default", uid, request=GpuRequest(priority=given["priority"]), **given)
     return Running(pod, node, ends, leaving, gang), gpus
 
 
@@ -124,18 +113,9 @@ def member(uid: str, gpus: int = 1, state: MemberState = MemberState.GATED, **mo
     return replace(Member(uid, Ask(gpus, model), state, kind=(gpus, model)), **more)
 
 
-def gang(
-    *members: Member[Ask],
-    name: str = "train",
-    size: int | None = None,
-    required: str | None = None,
-    preferred: str | None = None,
-    deadline_s: float | None = None,
-    on_deadline: OnDeadline | None = None,
-) -> Gang[Ask]:
-    """A gang of these members; all of them, unless `size` says more."""
-    key = GangKey("default", "gang", name)
-    wish = GangWish(key, size or len(members), required, preferred, deadline_s, on_deadline)
+def gang(*members: Member[Ask], name: str = "train", size: int | None = None, **wishes: Any) -> Gang[Ask]:
+    """A gang of these members; all of them, unless `size` says more. `wishes` are fields of GangWish."""
+    wish = GangWish(GangKey("default", "gang", name), size or len(members), **wishes)
     return gangs_of([(wish, each) for each in members])[0]
 
 
@@ -166,9 +146,7 @@ def packs_in_domain(
     """The same, in one zone if the gang requires that."""
     if wish.required_topology is None:
         return packs(asks, hosts, free)
-    zones = {host.zone for host in hosts.values()}
-    return any(
-        packs(asks, {name: host for name, host in hosts.items() if host.zone == zone}, free)
-        for zone in zones
-        if zone
-    )
+    zones: dict[str, dict[str, Host]] = {}
+    for name, host in hosts.items():
+        zones.setdefault(host.zone, {})[name] = host
+    return any(packs(asks, there, free) for zone, there in zones.items() if zone)

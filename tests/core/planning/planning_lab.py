@@ -11,16 +11,11 @@ from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.intree import NodeFacts, PodNeeds
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
 from scheduler_ext.core.planning.in_tree_filters import InTreeFilters
 from scheduler_ext.core.planning.node_rooms import NodeRooms
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
-from scheduler_ext.core.planning.waiting_pod import (
-    Amounts,
-    WaitingPod,
-    amounts_needed,
-    amounts_offered,
-    asked_gpus,
-)
+from scheduler_ext.core.planning.waiting_pod import WaitingPod, amounts_needed, amounts_offered, asked_gpus
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
@@ -31,12 +26,10 @@ SIZING = Sizing(Policy(), NAMES, 10)
 CPU_MILLI = 64_000
 
 
-def gpus_node(
-    name: str, gpus: int, *pods: BoundPod, planned: Sequence[BoundPod] = (), **fields: Any
-) -> NodeInfo:
+def gpus_node(name: str, gpus: int, *pods: BoundPod, planned: Sequence[BoundPod] = ()) -> NodeInfo:
     """A node of so many A100s."""
     devices = [device(i, uuid=f"GPU-{name}-{i}") for i in range(gpus)]
-    made = node(*devices, pods=pods, cpu_milli=CPU_MILLI, **fields)
+    made = node(*devices, pods=pods, cpu_milli=CPU_MILLI)
     allocatable = {"nvidia.com/gpu": gpus, NAMES.share: 2**20}
     return replace(made, name=name, allocatable=allocatable, planned=tuple(planned))
 
@@ -69,18 +62,18 @@ class PlanningLab:
         for info in infos:
             self.show(info.name)
 
-    def show(self, name: str, offered: Amounts | None = None, **facts: Any) -> None:
+    def show(self, name: str, **facts: Any) -> None:
         """A Node is so; `facts` are fields of its NodeFacts."""
         plain = NodeFacts(name, {"kubernetes.io/hostname": name}, (), False)
-        room = offered or amounts_offered({"cpu": Fraction(CPU_MILLI, 1000), "pods": Fraction(110)})
+        room = amounts_offered({"cpu": Fraction(CPU_MILLI, 1000), "pods": Fraction(110)})
         self.rooms.update_node(name, replace(plain, **facts), room)
 
     def snapshot(self) -> Snapshot:
         """The nodes as they are published."""
         return build_snapshot({name: SIZING.resolved(info) for name, info in self.infos.items()}, 1)
 
-    def cluster(self, seen: Sequence[NodeInfo] = ()) -> PlannedCluster:
+    def cluster(self, emptied: EmptiedNodes | None = None) -> PlannedCluster:
         """The cluster that places are tried on."""
         snapshot = self.snapshot()
         view = self.in_tree.at(self.rooms.copy(("cpu", "pods")), snapshot)
-        return PlannedCluster(snapshot, SIZING, view, {info.name: info for info in seen})
+        return PlannedCluster(snapshot, SIZING, view, {}, emptied)

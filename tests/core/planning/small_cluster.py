@@ -86,9 +86,8 @@ class SmallCluster:
             del self._past[mark:]
 
 
-def one_by_one(asks: Sequence[Waiting], nodes: Sequence[Node]) -> list[bool]:
+def one_by_one(asks: Sequence[Waiting], cluster: SmallCluster) -> list[bool]:
     """Which pods find a place, the highest priority first and then in their order."""
-    cluster = SmallCluster(nodes)
     found = [False] * len(asks)
     for index in sorted(range(len(asks)), key=lambda index: -asks[index].priority):
         place = cluster.best(asks[index])

@@ -25,24 +25,6 @@ def states(*of: MemberState, size: int = 0, deadline: float | None = None) -> Ga
     return gang(*members, size=size or len(members))
 
 
-@pytest.mark.parametrize(
-    ("of", "begun", "started", "partial"),
-    [
-        pytest.param(states(GATED, GATED), False, False, False, id="behind gates nothing has begun"),
-        pytest.param(states(WAITING, GATED, deadline=9), True, False, False, id="without one gate it has"),
-        pytest.param(
-            states(BOUND, size=2, deadline=9), True, False, True, id="one runs, the other is deleted"
-        ),
-        pytest.param(
-            states(BOUND, size=2), True, True, False, id="one of a gang that had started was deleted"
-        ),
-        pytest.param(states(BOUND, GATED), True, True, True, id="one of a gang that had started comes back"),
-    ],
-)
-def test_the_members_say_how_far_a_gang_is(of: Gang[Ask], begun: bool, started: bool, partial: bool) -> None:
-    assert (of.has_begun, of.has_started, of.is_partial) == (begun, started, partial)
-
-
 def test_members_that_are_farthest_make_the_team() -> None:
     whole = states(GATED, GATED, WAITING, BOUND, DONE, size=3, deadline=5)
     assert [each.state for each in whole.team] == [DONE, BOUND, WAITING]

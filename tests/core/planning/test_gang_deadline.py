@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from scheduler_ext.core.planning.gang import Gang, Member, MemberState, OnDeadline
+from scheduler_ext.core.planning.gang import Gang, MemberState, OnDeadline
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy, Standing, given_up, standing
 from tests.core.planning.memory_cluster import Ask, gang, member
 
@@ -52,6 +53,11 @@ def test_the_writes_of_a_large_gang_with_a_short_deadline_end() -> None:
     assert shown[0] - now >= 0.75 * 8.0
 
 
+FIRST = member("m0", state=BOUND, node="n", created_at=50.0)
+FURTHER = member("old", state=WAITING, created_at=100.0)
+BACK = member("new", state=GATED, created_at=500.0)
+
+
 @pytest.mark.parametrize(
     ("whole", "now", "expected"),
     [
@@ -68,6 +74,9 @@ def test_the_writes_of_a_large_gang_with_a_short_deadline_end() -> None:
         ),
         pytest.param(of((BOUND, 90.0)), 92.0, Standing.OVERDUE, id="a member was deleted before the start"),
         pytest.param(of((BOUND, 90.0), (BOUND, 90.0)), 92.0, Standing.STARTED, id="all run"),
+        pytest.param(
+            of((BOUND, None)), 999.0, Standing.STARTED, id="one that had started lost a member for good"
+        ),
         pytest.param(of((BOUND, None), (GATED, None)), 159.0, Standing.STARTING, id="a member comes back"),
         pytest.param(
             of((WAITING, None), (WAITING, None)), 999.0, Standing.STARTING, id="without gates, no deadline"
@@ -75,6 +84,20 @@ def test_the_writes_of_a_large_gang_with_a_short_deadline_end() -> None:
         pytest.param(
             of((BOUND, None), (GATED, None), deadline_s=10.0), 110.0, Standing.OVERDUE, id="its own deadline"
         ),
+        pytest.param(
+            gang(FIRST, FURTHER, BACK, size=2),
+            559.0,
+            Standing.STARTING,
+            id="a pod that comes back has time though a further one without a gate has waited for long",
+        ),
+        pytest.param(
+            gang(FIRST, replace(FURTHER, state=GATED), BACK, size=2),
+            559.0,
+            Standing.STARTING,
+            id="and though one behind the gate has",
+        ),
+        pytest.param(gang(FIRST, FURTHER, BACK, size=2), 560.0, Standing.OVERDUE, id="but no more time"),
+        pytest.param(gang(FIRST, FURTHER, size=2), 1e6, Standing.STARTING, id="no pod has come back"),
     ],
 )
 def test_the_members_say_how_a_gang_stands(whole: Gang[Ask], now: float, expected: Standing) -> None:
@@ -107,27 +130,3 @@ def late(name: str, policy: OnDeadline | None) -> Gang[Ask]:
 def test_late_gangs_are_given_up(gangs: list[Gang[Ask]], reach: dict[str, str], expected: list[str]) -> None:
     found = given_up(gangs, 100.0, POLICY, lambda each: frozenset(reach.get(each.key.name, "")))
     assert [each.key.name for each in found] == expected
-
-
-FIRST = member("m0", state=BOUND, node="n", created_at=50.0)
-
-
-@pytest.mark.parametrize(
-    "further",
-    [
-        pytest.param(member("old", state=WAITING, created_at=100.0), id="a pod alone"),
-        pytest.param(member("old", state=GATED, created_at=100.0), id="a pod behind the gate"),
-    ],
-)
-def test_a_gang_that_lost_a_pod_has_time_though_a_further_one_has_waited_for_long(
-    further: Member[Ask],
-) -> None:
-    back = member("new", state=GATED, created_at=500.0)
-    whole = gang(FIRST, further, back, size=2)
-    assert standing(whole, 559.0, POLICY) is Standing.STARTING
-    assert standing(whole, 560.0, POLICY) is Standing.OVERDUE
-
-
-def test_no_gang_is_late_before_its_pod_has_come_back() -> None:
-    whole = gang(FIRST, member("old", state=WAITING, created_at=100.0), size=2)
-    assert standing(whole, 1e6, POLICY) is Standing.STARTING

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.planning.gang import MemberState
+from scheduler_ext.core.planning.gang import Gang, MemberState
 from scheduler_ext.core.planning.gang_fit import GangFit, GangMiss, fit
 from scheduler_ext.core.planning.placing import Place
 from tests.core.planning.memory_cluster import (
@@ -26,70 +25,62 @@ from tests.core.planning.memory_cluster import (
 )
 from tests.examples import examples
 
-
-def nodes_of(found: GangFit | GangMiss[Ask]) -> list[str]:
-    assert isinstance(found, GangFit), found
-    return sorted(place.node for place in found.places.values())
-
-
-TWO_ZONES = {
-    "a1": Host(8, zone="a"),
-    "a2": Host(8, zone="a"),
-    "a3": Host(8, zone="a"),
-    "b1": Host(8, zone="b"),
-    "b2": Host(8, zone="b"),
-}
+BOUND = MemberState.BOUND
+TWO_ZONES = {name: Host(8, zone=name[0]) for name in ("a1", "a2", "a3", "b1", "b2")}
 
 
 @pytest.mark.parametrize(
-    ("wishes", "gpus", "expected"),
+    ("whole", "among", "expected"),
     [
         pytest.param(
-            {"required": ZONE}, [8, 8], ["b1", "b2"], id="the smallest zone that takes all is chosen"
+            gang(*team(2, 8), required_topology=ZONE),
+            None,
+            ["b1", "b2"],
+            id="the smallest zone that takes all is chosen",
         ),
         pytest.param(
-            {"preferred": ZONE},
-            [8, 8, 8, 8],
+            gang(*team(4, 8), preferred_topology=ZONE),
+            None,
             ["a1", "a2", "a3", "b1"],
             id="a preference never keeps a gang out",
         ),
-        pytest.param({}, [4, 4, 4, 4], ["a1", "a1", "a2", "a2"], id="without a wish the scores decide"),
+        pytest.param(
+            gang(*team(4, 4)), None, ["a1", "a1", "a2", "a2"], id="without a wish the scores decide"
+        ),
+        pytest.param(
+            gang(member("m0", 8, BOUND, node="a1"), member("m1", 8), required_topology=ZONE),
+            None,
+            ["a2"],
+            id="a member that is bound fixes the zone of the others",
+        ),
+        pytest.param(
+            gang(member("m0", 8, BOUND, node="gone"), member("m1", 8), required_topology=ZONE),
+            None,
+            ["b1"],
+            id="not on a node that is gone",
+        ),
+        pytest.param(
+            gang(*team(2, 8)), ["a2", "b2"], ["a2", "b2"], id="only nodes that are allowed are used"
+        ),
     ],
 )
-def test_a_gang_lies_in_one_zone(wishes: dict[str, Any], gpus: list[int], expected: list[str] | None) -> None:
+def test_where_the_members_of_a_gang_go(
+    whole: Gang[Ask], among: list[str] | None, expected: list[str]
+) -> None:
     cluster = MemoryCluster(TWO_ZONES)
-    members = [member(f"m{i}", each) for i, each in enumerate(gpus)]
-    found = fit(gang(*members, **wishes), cluster, topology(TWO_ZONES))
-    if expected is None:
-        assert isinstance(found, GangMiss)
-    else:
-        assert nodes_of(found) == expected
-
-
-def test_members_that_are_bound_fix_the_zone_of_the_others() -> None:
-    there = member("m0", 8, MemberState.BOUND, node="a1")
-    cluster = MemoryCluster(TWO_ZONES)
-    cluster.put(there.ask, "a1")
-    found = fit(gang(there, member("m1", 8), required=ZONE), cluster, topology(TWO_ZONES))
-    assert nodes_of(found) == ["a2"]
-
-
-def test_a_bound_member_on_a_dead_node_fixes_no_zone() -> None:
-    there = member("m0", 8, MemberState.BOUND, node="gone")
-    found = fit(gang(there, member("m1", 8), required=ZONE), MemoryCluster(TWO_ZONES), topology(TWO_ZONES))
-    assert nodes_of(found) == ["b1"]
+    for each in whole.bound:
+        if each.node in TWO_ZONES:
+            cluster.put(each.ask, each.node)
+    found = fit(whole, cluster, topology(TWO_ZONES), among)
+    assert isinstance(found, GangFit)
+    assert sorted(place.node for place in found.places.values()) == expected
 
 
 def test_the_nearest_miss_is_where_most_members_fit() -> None:
     cluster = MemoryCluster(TWO_ZONES)
-    found = fit(gang(*team(4, 8), required=ZONE), cluster, topology(TWO_ZONES))
+    found = fit(gang(*team(4, 8), required_topology=ZONE), cluster, topology(TWO_ZONES))
     assert isinstance(found, GangMiss)
     assert (found.placed, len(found.unplaced), str(found.domain)) == (3, 1, "zone=a")
-
-
-def test_only_nodes_that_are_allowed_are_used() -> None:
-    found = fit(gang(*team(2, 8)), MemoryCluster(TWO_ZONES), {}, among=["a2", "b2"])
-    assert nodes_of(found) == ["a2", "b2"]
 
 
 HOSTS = st.lists(st.integers(1, 8), min_size=1, max_size=4).map(
@@ -108,7 +99,9 @@ def test_a_gang_is_placed_whole_or_not_at_all(
     cluster = MemoryCluster(hosts)
     before = dict(cluster.free)
     whole = gang(
-        *(member(f"m{i}", each) for i, each in enumerate(gpus)), required=required, preferred=preferred
+        *(member(f"m{i}", each) for i, each in enumerate(gpus)),
+        required_topology=required,
+        preferred_topology=preferred,
     )
     found = fit(whole, cluster, topology(hosts))
     if isinstance(found, GangMiss):

@@ -176,7 +176,8 @@ class Walk:
         have begun."""
         world = self.world
         gangs = world.gangs()
-        if any(gang.has_begun and (gang.joining or gang.is_partial) for gang in gangs):
+        begun = [gang for gang in gangs if gang.has_begun]
+        if any(gang.joining or (gang.missing and not gang.has_started) for gang in begun):
             return None
         ready = [gang for gang in gangs if not gang.has_begun and not gang.missing]
         if not ready:

@@ -17,18 +17,13 @@ Pods = list[tuple[Running, int]]
 TWO = {"n1": Host(8), "n2": Host(8)}
 
 
-def kept(
-    whole: Gang[Ask],
-    hosts: dict[str, Host],
-    pods: Pods,
-    previous: Reservation[Ask] | None = None,
-) -> tuple[Reservation[Ask] | None, MemoryCluster]:
-    cluster = MemoryCluster(hosts, pods)
+def kept(whole: Gang[Ask], pods: Pods, previous: Reservation[Ask] | None = None) -> Reservation[Ask] | None:
+    cluster = MemoryCluster(TWO, pods)
     part = part_of(whole, cluster)
     before = dict(cluster.free)
     found = reserve(whole, cluster, [pod for pod, _ in pods], {}, part, previous)
     assert cluster.free == before
-    return found, cluster
+    return found
 
 
 @pytest.mark.parametrize(
@@ -47,13 +42,17 @@ def kept(
             id="a pod that leaves is waited for first, at a time that is not known",
         ),
         pytest.param(
-            [running("a", "n1", 8, started=5.0), running("b", "n2", 8, started=2.0)],
+            [running("a", "n1", 8, started_at=5.0), running("b", "n2", 8, started_at=2.0)],
             None,
             {"a"},
             id="of unknown ends that of the last one to start is waited for",
         ),
         pytest.param(
-            [running("a", "n1", 4), running("b", "n1", 4, started=9.0), running("c", "n2", 8, started=8.0)],
+            [
+                running("a", "n1", 4),
+                running("b", "n1", 4, started_at=9.0),
+                running("c", "n2", 8, started_at=8.0),
+            ],
             None,
             {"c"},
             id="pods that need not leave are not waited for",
@@ -63,46 +62,53 @@ def kept(
 def test_a_gang_waits_for_the_pods_that_end_first(
     pods: Pods, starts_at: float | None, awaited: set[str]
 ) -> None:
-    found, _ = kept(gang(*team(2, 4)), TWO, pods)
+    found = kept(gang(*team(2, 4)), pods)
     assert found is not None
     assert (found.starts_at, set(found.awaited)) == (starts_at, awaited)
 
 
 def test_no_place_is_kept_for_a_gang_that_never_fits() -> None:
-    assert kept(gang(*team(5, 4)), TWO, [running("a", "n1", 1)])[0] is None
-
-
-def test_places_are_kept_from_step_to_step() -> None:
-    pods = [running("a", "n1", 8, started=5.0), running("b", "n2", 8, started=2.0)]
-    first, _ = kept(gang(*team(1, 8)), TWO, pods)
-    assert first is not None
-    assert first.nodes == {"n1"}
-    younger = [pods[0], running("new", "n2", 8, started=7.0)]
-    again, _ = kept(gang(*team(1, 8)), TWO, younger, first)
-    assert again is not None
-    assert again.nodes == {"n1"}
-
-
-def test_places_that_are_free_sooner_replace_kept_ones() -> None:
-    pods = [running("a", "n1", 8, ends=80.0), running("b", "n2", 8, ends=90.0)]
-    first, _ = kept(gang(*team(1, 8)), TWO, pods)
-    sooner, _ = kept(gang(*team(1, 8)), TWO, [pods[0], running("c", "n2", 8, ends=20.0)], first)
-    assert sooner is not None
-    assert (set(sooner.nodes), sooner.starts_at) == ({"n2"}, 20.0)
+    assert kept(gang(*team(5, 4)), [running("a", "n1", 1)]) is None
 
 
 @pytest.mark.parametrize(
-    ("gpus", "priority", "duration", "below", "expected"),
+    ("first", "new", "nodes"),
     [
-        pytest.param(1, 0, None, None, "other", id="a pod without an end goes elsewhere"),
-        pytest.param(1, 0, 40.0, None, "n1", id="a pod that ends in time may use a kept place"),
-        pytest.param(1, 0, 41.0, None, "other", id="not one that ends later"),
-        pytest.param(1, 0, None, 5, "n1", id="a pod that the gang would evict may use it"),
-        pytest.param(1, 5, None, 5, "other", id="not one of the gang's own priority"),
+        pytest.param(
+            [running("a", "n1", 8, started_at=5.0), running("b", "n2", 8, started_at=2.0)],
+            running("new", "n2", 8, started_at=7.0),
+            {"n1"},
+            id="places are kept from step to step",
+        ),
+        pytest.param(
+            [running("a", "n1", 8, ends=80.0), running("b", "n2", 8, ends=90.0)],
+            running("new", "n2", 8, ends=20.0),
+            {"n2"},
+            id="but for places that are free sooner",
+        ),
+    ],
+)
+def test_places_after_another_pod_came(first: Pods, new: tuple[Running, int], nodes: set[str]) -> None:
+    before = kept(gang(*team(1, 8)), first)
+    assert before is not None
+    assert before.nodes == {"n1"}
+    again = kept(gang(*team(1, 8)), [first[0], new], before)
+    assert again is not None
+    assert again.nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("priority", "duration", "below", "expected"),
+    [
+        pytest.param(0, None, None, "other", id="a pod without an end goes elsewhere"),
+        pytest.param(0, 40.0, None, "n1", id="a pod that ends in time may use a kept place"),
+        pytest.param(0, 41.0, None, "other", id="not one that ends later"),
+        pytest.param(0, None, 5, "n1", id="a pod that the gang would evict may use it"),
+        pytest.param(5, None, 5, "other", id="not one of the gang's own priority"),
     ],
 )
 def test_a_kept_place_is_used_only_until_the_gang_starts(
-    gpus: int, priority: int, duration: float | None, below: int | None, expected: str | None
+    priority: int, duration: float | None, below: int | None, expected: str
 ) -> None:
     hosts = {"n1": Host(8), "other": Host(2)}
     pods = [running("a", "n1", 4, ends=50.0)]
@@ -116,7 +122,7 @@ def test_a_kept_place_is_used_only_until_the_gang_starts(
     cluster.put(Ask(1), "other")  # so that the scores prefer `other` only if it is allowed alone
     if expected == "n1":
         cluster.put(Ask(1), "other")
-    place = backfill.place(Ask(gpus), priority, duration)
+    place = backfill.place(Ask(1), priority, duration)
     assert (place and place.node) == expected
 
 
@@ -143,7 +149,7 @@ def test_backfill_never_delays_a_gang_beyond_its_estimate(
     for i, (node, size, ends) in enumerate(pods):
         if free[f"n{node}"] >= size:
             free[f"n{node}"] -= size
-            there.append(running(f"p{i}", f"n{node}", size, ends=ends, started=float(i)))
+            there.append(running(f"p{i}", f"n{node}", size, ends=ends, started_at=float(i)))
     whole = gang(*team(count, gpus))
     if isinstance(fit(whole, MemoryCluster(hosts, there), {}), GangFit):
         return
@@ -168,7 +174,7 @@ def test_backfill_never_delays_a_gang_beyond_its_estimate(
         place = backfill.place(Ask(size), 0, duration)
         if place is not None:
             ends = None if duration is None else now + duration
-            there.append(running(f"new{i}", place.node, size, ends=ends, started=now))
+            there.append(running(f"new{i}", place.node, size, ends=ends, started_at=now))
         now += data.draw(st.sampled_from([0.0, 1.0, 10.0]))
         if promised is not None and now >= promised:
             break

@@ -95,7 +95,7 @@ def test_a_gang_that_fits_gets_places_and_then_loses_its_gates() -> None:
             id="the cluster is too small",
         ),
         pytest.param(
-            gang(*team(2), required=NODE_POOL),
+            gang(*team(2), required_topology=NODE_POOL),
             [],
             State.UNSCHEDULABLE,
             "no node that could take a member is in a node pool, as the gang requires; "
@@ -115,7 +115,7 @@ def test_a_gang_that_waits_says_what_is_missing(
 
 def test_a_nearest_miss_names_the_zone_where_most_members_fit() -> None:
     hosts = {"a1": Host(8, zone="a"), "b1": Host(4, zone="b")}
-    found = decide([gang(*team(3, 4), required=ZONE)], hosts=hosts)
+    found = decide([gang(*team(3, 4), required_topology=ZONE)], hosts=hosts)
     assert words(found)[0].startswith("2 of 3 members fit in zone=a; 4 × GPU short")
 
 
@@ -131,7 +131,7 @@ def test_a_nearest_miss_names_the_zone_where_most_members_fit() -> None:
 )
 def test_nominations_in_two_zones_are_not_kept_where_one_is_required(members: list[Member[Ask]]) -> None:
     hosts = {"a1": Host(2, zone="a"), "b1": Host(2, zone="b"), "c1": Host(2)}
-    found = decide([gang(*members, required=ZONE)], hosts=hosts)
+    found = decide([gang(*members, required_topology=ZONE)], hosts=hosts)
     nodes = {each.node for each in found.nominate} | {each.node for each in members if each.state is BOUND}
     assert len({hosts[node or ""].zone for node in nodes} - {""}) == 1
     assert "c1" not in nodes

@@ -27,14 +27,12 @@ from tests.core.planning.planning_lab import SIZING, PlanningLab, gpus_node, wai
 KEY = GangKey("ml", "gang", "train")
 
 
-def gang(
-    size: int, priority: int = 0, created_at: float = 10.0, nodes: Sequence[str] = ()
-) -> Gang[WaitingPod]:
+def gang(size: int, created_at: float = 10.0, nodes: Sequence[str] = ()) -> Gang[WaitingPod]:
     """A gang behind gates; `nodes` are where its members are nominated, with a deadline."""
     members = []
     for number in range(size):
-        ask = waiting(f"m{number}", 1, priority)
-        member = Member(ask.uid, ask, MemberState.GATED, priority, created_at, kind=ask.kind)
+        ask = waiting(f"m{number}", 1)
+        member = Member(ask.uid, ask, MemberState.GATED, created_at=created_at, kind=ask.kind)
         members.append(replace(member, node=nodes[number], deadline=399.0) if nodes else member)
     return Gang(GangWish(KEY, size), tuple(members))
 
@@ -80,9 +78,7 @@ class Turns:
         return BackfilledCluster(cluster, backfill, lambda _: None)
 
     def _cluster(self) -> PlannedCluster:
-        snapshot = self.lab.snapshot()
-        view = self.lab.in_tree.at(self.lab.rooms.copy(("cpu", "pods")), snapshot)
-        return PlannedCluster(snapshot, SIZING, view, {}, self._emptied)
+        return self.lab.cluster(self._emptied)
 
 
 def alone(name: str, priority: int = 0, created_at: int = 0) -> WaitingPod:
@@ -101,15 +97,11 @@ def alone(name: str, priority: int = 0, created_at: int = 0) -> WaitingPod:
 def test_a_gang_and_a_pod_have_their_turns(
     nodes: str, pod: WaitingPod, placed: set[str], nominated: int
 ) -> None:
-    found, decisions = Turns(*nodes).step(pod, gangs=[gang(2)])
+    turns = Turns(*nodes)
+    found, decisions = turns.step(pod, gangs=[gang(2)])
     assert (found, len(decisions.nominate)) == (placed, nominated)
+    assert turns.written == [*placed], "places of pods are written once"
     assert decisions.lift == ([("m0", "m1")] if nominated else [])
-
-
-def test_places_of_pods_are_written_once() -> None:
-    turns = Turns("a", "b", "c")
-    turns.step(alone("p", created_at=5), gangs=[gang(2)])
-    assert turns.written == ["p"]
 
 
 @pytest.fixture

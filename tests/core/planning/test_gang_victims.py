@@ -109,8 +109,8 @@ def cluster_of(rows: list[tuple[int, int, int, bool, bool]]) -> Pods:
                     f"n{node}",
                     size,
                     priority=priority,
-                    started=float(i),
-                    labels=WEB if web else None,
+                    started_at=float(i),
+                    labels=WEB if web else {},
                     gang=OTHER if mate else None,
                 )
             )
@@ -146,7 +146,7 @@ def test_victims_suffice_and_none_is_in_vain(
 ) -> None:
     pods = cluster_of(rows)
     members = [member(f"m{i}", each, priority=3) for i, each in enumerate(gpus)]
-    whole = gang(*members, required=required)
+    whole = gang(*members, required_topology=required)
     found = evicted(whole, HOSTS, pods, budgets)
     if found is None:
         return

@@ -21,7 +21,7 @@ from scheduler_ext.core.node.placed import with_pod
 from scheduler_ext.core.planning.draining import Running
 from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
-from scheduler_ext.core.planning.waiting_pod import Amounts, WaitingPod
+from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.table import build_snapshot
 from tests.core.asked import share, whole
@@ -90,6 +90,12 @@ def test_totals_are_those_of_prioritize(sizes: list[int], first: GpuRequest, ask
     assert (there.total if there is not None else -np.inf) == expected
 
 
+def where(cluster: PlannedCluster, ask: WaitingPod, among: Sequence[str] | None = None) -> str | None:
+    """The node of the best place."""
+    place = cluster.best(ask, among)
+    return None if place is None else place.node
+
+
 TAINTED = (Taint("gpu", "", "NoSchedule"),)
 ON_B = PodNeeds(None, {"kubernetes.io/hostname": "b"}, None, (), {})
 PREFERS_B = PreferredTerm(1, NodeSelectorTerm((Requirement("kubernetes.io/hostname", "In", ("b",)),), ()))
@@ -109,11 +115,10 @@ PREFERS_B = PreferredTerm(1, NodeSelectorTerm((Requirement("kubernetes.io/hostna
         ),
     ],
 )
-def test_kube_schedulers_own_filters(ask: WaitingPod, change: dict[str, Any], expected: str | None) -> None:
+def test_kube_schedulers_own_filters(ask: WaitingPod, change: dict[str, Any], expected: str) -> None:
     lab = PlanningLab([gpus_node("a", 2), gpus_node("b", 2)])
     lab.show("a", **change)
-    place = lab.cluster().best(ask)
-    assert (None if place is None else place.node) == expected
+    assert where(lab.cluster(), ask) == expected
 
 
 def test_the_amounts_of_what_is_planned_count() -> None:
@@ -163,23 +168,13 @@ def test_the_nodes_within_reach_of_many_pods_are_found_once() -> None:
     """Thousands of waiting gangs ask about all nodes in each step."""
     runs = bound("r", wants(2, "nvidia.com/gpu"))
     lab = PlanningLab([gpus_node("full", 2, runs), gpus_node("free", 2), gpus_node("small", 1)])
-    snapshot, rooms = lab.snapshot(), lab.rooms.copy(("cpu", "pods"))
-    asked: list[int] = []
-
-    class Offered(list[Amounts]):
-        """Notes the nodes whose amounts are compared."""
-
-        def __getitem__(self, index: Any) -> Any:
-            asked.append(index)
-            return super().__getitem__(index)
-
-    view = lab.in_tree.at(replace(rooms, offered=Offered(rooms.offered)), snapshot)
-    cluster = PlannedCluster(snapshot, SIZING, view, {}, EmptiedNodes(SIZING))
-    both = [cluster.within_reach(waiting(name, 2)) for name in ("p", "q")]
-    assert both[0] is both[1]
-    assert set(cluster.within_reach(waiting("large", 1))) == {"full", "free", "small"}
-    assert set(cluster.within_reach(waiting("p", 2))) == {"full", "free"}
-    assert len(asked) == len(snapshot.nodes)
+    cluster, pods = lab.cluster(EmptiedNodes(SIZING)), (waiting("p", 2), waiting("q", 2))
+    first, again = (cluster.within_reach(pod) for pod in pods)
+    assert first is again
+    assert first == {"full", "free"}
+    assert cluster.within_reach(waiting("large", 1)) == {"full", "free", "small"}
+    first_possible, again_possible = (cluster._in_tree.could_pass(pod) for pod in pods)
+    assert first_possible is again_possible
 
 
 def test_shares_get_the_gpus_that_bind_would_choose() -> None:
@@ -192,26 +187,19 @@ def test_shares_get_the_gpus_that_bind_would_choose() -> None:
     assert cluster.planned_on("a", "q") is None
 
 
-@pytest.mark.parametrize(
-    ("published", "left"),
-    [
-        pytest.param("b", "b", id="where the snapshot shows another one"),
-        pytest.param(None, "b", id="before the snapshot shows it"),
-    ],
-)
-def test_a_place_that_is_kept_already_counts_once(published: str | None, left: str) -> None:
+@pytest.mark.parametrize("is_published", [True, False])
+def test_a_place_that_is_kept_already_counts_once(is_published: bool) -> None:
+    """Also where the snapshot shows another one, or none yet."""
     lab = PlanningLab([gpus_node("a", 1), gpus_node("b", 1)])
     kept = waiting("kept", cpu=40)
-    if published is not None:
-        lab.infos[published] = replace(lab.infos[published], planned=(kept.pod,))
+    if is_published:
+        lab.infos["b"] = replace(lab.infos["b"], planned=(kept.pod,))
     cluster = lab.cluster()
     cluster.hold(KeptPlace(kept.pod, "a", 9.0, written=False), kept.amounts)
     cluster.hold(KeptPlace(waiting("lost").pod, "gone", 9.0, written=False), kept.amounts)
-    place = cluster.best(waiting("p"))
-    assert place is not None
-    assert place.node == left
+    assert where(cluster, waiting("p")) == "b"
     cluster.take_back(kept, "a")
-    assert cluster.best(waiting("p", cpu=64), ("a",)) is not None
+    assert where(cluster, waiting("p", cpu=64), ("a",)) == "a"
 
 
 def test_nothing_is_left_of_a_resource_that_only_pods_that_are_gone_asked() -> None:

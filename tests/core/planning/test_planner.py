@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.planning import planner as planner_module
+from scheduler_ext.core.planning.given_places import GivenPlace
 from scheduler_ext.core.planning.outcomes import Outcome
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
@@ -37,8 +38,7 @@ class Run:
     now: float = 0.0
     more: bool = False
     version: int = 0
-    wrote: list[str] = field(default_factory=list)
-    races: dict[str, bool] = field(default_factory=dict)
+    wrote: list[GivenPlace] = field(default_factory=list)
 
     def ask(self, *asks: WaitingPod) -> None:
         """These pods wait."""
@@ -51,13 +51,12 @@ class Run:
         self.planner.follow(self.now, self.asks, self.kept, self.bound)
         step = self.planner.step(self.now, order, self.version, self._cluster)
         self.more = step.more
-        self.wrote += [each.ask.uid for each in step.write]
-        self.races |= {each.ask.uid: each.races for each in step.write}
+        self.wrote += step.write
         for uid in step.withdraw:
-            self._keep(uid, None)
+            self.lose(uid)
         for each in step.nominate:
             place = KeptPlace(each.pod, each.node, self.now + TTL_S, written)
-            self._keep(each.ask.uid, place)
+            self.keep(each.ask.uid, place)
         return {each.ask.uid: each.node for each in step.nominate}
 
     def plan(self) -> dict[str, str]:
@@ -71,19 +70,30 @@ class Run:
     def bind(self, uid: str, node: str) -> None:
         """kube-scheduler has bound a pod."""
         ask = self.asks.pop(uid)
-        pod = ask.pod
-        self._keep(uid, None)
+        self.lose(uid)
         self.bound[uid] = node
         info = self.lab.infos[node]
-        self.lab.infos[node] = replace(info, pods=(*info.pods, pod))
+        self.lab.infos[node] = replace(info, pods=(*info.pods, ask.pod))
         self.lab.rooms.place(uid, node, ask.amounts)
 
     def state(self, uid: str) -> State:
         return self.planner.state_of(self.asks[uid], self.now)
 
+    def keep(self, uid: str, place: KeptPlace) -> None:
+        """The ledger keeps this place."""
+        self.lose(uid)
+        self.kept[uid] = place
+        info = self.lab.infos[place.node]
+        self.lab.infos[place.node] = replace(info, planned=(*info.planned, place.pod))
+
     def lose(self, uid: str) -> None:
         """The ledger keeps the place no longer."""
-        self._keep(uid, None)
+        self.version += 1
+        before = self.kept.pop(uid, None)
+        if before is not None:
+            info = self.lab.infos[before.node]
+            planned = tuple(pod for pod in info.planned if pod.uid != uid)
+            self.lab.infos[before.node] = replace(info, planned=planned)
 
     def _cluster(self) -> PlannedCluster:
         cluster = self.lab.cluster()
@@ -91,31 +101,10 @@ class Run:
             cluster.hold(place, self.asks[uid].amounts)
         return cluster
 
-    def _keep(self, uid: str, place: KeptPlace | None) -> None:
-        self.version += 1
-        before = self.kept.pop(uid, None)
-        if before is not None:
-            info = self.lab.infos[before.node]
-            planned = tuple(pod for pod in info.planned if pod.uid != uid)
-            self.lab.infos[before.node] = replace(info, planned=planned)
-        if place is not None:
-            self.kept[uid] = place
-            info = self.lab.infos[place.node]
-            self.lab.infos[place.node] = replace(info, planned=(*info.planned, place.pod))
-
 
 def run(*gpus: int) -> Run:
     """Nodes a, b, ... of so many GPUs."""
     return Run(PlanningLab([gpus_node("abcdef"[i], count) for i, count in enumerate(gpus)]))
-
-
-def large(nodes: int) -> Run:
-    """So many nodes of eight GPUs."""
-    found = run()
-    found.lab.infos = {f"n{i}": gpus_node(f"n{i}", 8) for i in range(nodes)}
-    for name in found.lab.infos:
-        found.lab.show(name)
-    return found
 
 
 def test_pods_get_places_by_priority_then_by_age() -> None:
@@ -257,15 +246,14 @@ def test_a_share_that_would_move_to_another_gpu_is_planned_again() -> None:
     found.step()
     assert found.kept["low"].pod.devices == {"c0": ("GPU-a-0",)}
     found.ask(waiting("urgent", 1, priority=5), waiting("big", share(60_000), priority=5))
-    plan = found.plan()
-    assert plan == {"urgent": "a", "big": "a"}
+    assert found.plan() == {"urgent": "a", "big": "a"}
 
 
 def test_a_planner_that_takes_over_goes_on_with_what_is_kept() -> None:
     found = run(1, 1)
     ask = waiting("p", nominated="b", planned=PlannedPlace("b", 99.0))
     found.ask(ask, waiting("q"))
-    found._keep("p", KeptPlace(ask.pod, "b", 20.0, written=True))
+    found.keep("p", KeptPlace(ask.pod, "b", 20.0, written=True))
     assert found.plan() == {"p": "b", "q": "a"}
     assert found.planner.place_of("p") == ("b", 20.0)
     found.planner.forget()
@@ -283,29 +271,26 @@ def test_a_nomination_without_a_place_is_withdrawn() -> None:
 
 
 def test_no_more_pods_are_planned_than_kube_scheduler_takes_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner_module, "_LEAST_AHEAD", 64)
-    found = large(40)
-    found.ask(*(waiting(f"p{i}", number=i, cpu=0) for i in range(300)))
+    monkeypatch.setattr(planner_module, "_LEAST_AHEAD", 2)
+    found = run(4, 4, 4)
+    found.ask(*(waiting(f"p{i}", number=i) for i in range(9)))
     ahead = []
     for _ in range(4):
         ahead.append(len(found.plan()))
         found.planner.asked(found.now, list(found.kept))
         for uid in list(found.kept):
             found.bind(uid, found.kept[uid].node)
-    assert ahead == [64, 64, 128, 44]
-
-
-def test_only_places_of_pods_that_were_not_tried_race() -> None:
-    found = run(8)
-    found.ask(waiting("p", number=0), waiting("q", number=1, was_tried=True))
-    found.step(written=False)
-    assert found.races == {"p": True, "q": False}
+    assert ahead == [2, 2, 4, 1]
 
 
 def test_a_planner_that_does_not_run_ahead_leaves_new_pods_to_kube_scheduler() -> None:
-    found = run(8)
+    found, untried, tried = run(8), waiting("p"), waiting("q", was_tried=True)
+    assert found.planner.waits([untried], 0.0)
     found.planner.runs_ahead = False
-    found.ask(waiting("p"), waiting("q", was_tried=True))
+    # They keep no gang waiting.
+    assert not found.planner.waits([untried], 0.0)
+    assert found.planner.waits([untried, tried], 0.0)
+    found.ask(untried, tried)
     assert found.step().keys() == {"q"}
     # kube-scheduler comes to other pods.
     for _ in range(30):
@@ -319,15 +304,8 @@ def test_a_planner_that_does_not_run_ahead_leaves_new_pods_to_kube_scheduler() -
     found.now = due
     assert found.step().keys() == {"p"}
     assert found.planner.has_time
-
-
-def test_pods_that_are_left_to_kube_scheduler_keep_no_gang_waiting() -> None:
-    found = run(8)
-    asks = [waiting("p"), waiting("q", was_tried=True)]
-    assert found.planner.waits(asks[:1], 0.0)
-    found.planner.runs_ahead = False
-    assert not found.planner.waits(asks[:1], 0.0)
-    assert found.planner.waits(asks, 0.0)
+    # Only places of pods that were not tried race.
+    assert [(each.ask.uid, each.races) for each in found.wrote] == [("q", False), ("p", True)]
 
 
 def test_the_pauses_of_pods_that_are_gone_are_forgotten() -> None:
@@ -343,9 +321,13 @@ def test_the_pauses_of_pods_that_are_gone_are_forgotten() -> None:
     assert found.step().keys() == {"p"}
 
 
-def test_a_planner_has_time_once_half_of_what_it_plans_ahead_is_planned() -> None:
-    found = large(20)
-    found.ask(*(waiting(f"p{i}", number=i, cpu=0) for i in range(160)))
+def test_a_planner_has_time_once_half_of_what_it_plans_ahead_is_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planner_module, "_LEAST_AHEAD", 8)
+    found = run(8)
+    found.planner = Planner(1, TTL_S)
+    found.ask(*(waiting(f"p{i}", number=i) for i in range(6)))
     has_time = []
     for _ in range(5):
         found.step()
@@ -367,12 +349,11 @@ def test_a_nomination_that_came_too_late_is_no_outcome_and_is_written_if_the_pod
     found = run(8)
     found.ask(waiting("p0", number=0), waiting("p1", number=1))
     found.step(written=False)
-    assert found.wrote == ["p0", "p1"]
     found.planner.asked(found.now, ["p0", "p1"], {"p0", "p1"})
     found.bind("p0", "a")
     while found.now < 5.3:
         found.step(written=False)
-    assert found.wrote == ["p0", "p1", "p1"]
+    assert [each.ask.uid for each in found.wrote] == ["p0", "p1", "p1"]
     assert found.planner.take_outcomes() == {}
 
 

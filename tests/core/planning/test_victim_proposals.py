@@ -8,24 +8,16 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.cycle.policy import Policy
-from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.planning.draining import Running
 from scheduler_ext.core.planning.victim_proposals import NodeProposals
 from scheduler_ext.core.preemption.disruption import Budget, Selector
-from tests.core.reported import NAMES, WHOLE, bound, device, node, wants
+from tests.core.planning.planning_lab import SIZING, gpus_node, waiting
+from tests.core.reported import WHOLE, bound, wants
 
 
 def holder(name: str, priority: int, **fields: Any) -> BoundPod:
     return replace(bound(name, wants(1, WHOLE), priority=priority), **fields)
-
-
-def gpus(name: str, *pods: BoundPod) -> NodeInfo:
-    """A node on which each pod has a GPU, and no other is free."""
-    devices = [device(i, holders=(Holder(uid=pod.uid),)) for i, pod in enumerate(pods)]
-    return replace(node(*devices, pods=pods, allocatable={WHOLE: len(pods)}), name=name)
 
 
 class Trials:
@@ -33,7 +25,7 @@ class Trials:
 
     def __init__(self) -> None:
         self._infos: dict[str, NodeInfo] = {}
-        self._proposals = NodeProposals(self._infos.__getitem__, Sizing(Policy(), NAMES, 10))
+        self._proposals = NodeProposals(self._infos.__getitem__, SIZING)
 
     def proposed(
         self,
@@ -43,16 +35,14 @@ class Trials:
         budgets: Sequence[Budget] = (),
         uid: str = "me",
     ) -> list[tuple[str, set[str]]]:
-        asking = bound(uid, wants(count, WHOLE), priority=100)
-        asking = replace(asking, request=replace(asking.request, priority=100))
         running = [Running(pod, info.name) for info in infos for pod in info.pods if pod.name not in staying]
         self._infos.update({info.name: info for info in infos})
-        found = self._proposals.of(asking, running, budgets)
+        found = self._proposals.of(waiting(uid, count, 100).pod, running, budgets)
         return [(name, {uid.removeprefix("uid-") for uid in uids}) for name, uids in found]
 
 
-LOW = gpus("low", holder("a", 1), holder("b", 2))
-HIGH = gpus("high", holder("c", 5), holder("d", 1, labels={"app": "web"}))
+LOW = gpus_node("low", 2, holder("a", 1), holder("b", 2))
+HIGH = gpus_node("high", 2, holder("c", 5), holder("d", 1, labels={"app": "web"}))
 
 
 @pytest.mark.parametrize(
@@ -78,14 +68,13 @@ def test_nodes_are_proposed_with_their_cheapest_victims(
     assert Trials().proposed(count, [LOW, HIGH], staying, [budget]) == expected
 
 
-_ASKING = bound("me", wants(1, WHOLE), priority=100)
 # The pod has a place on a node, which others may not take.
-_PLANNED = replace(LOW, planned=(replace(_ASKING, request=replace(_ASKING.request, priority=100)),))
+_PLANNED = replace(LOW, planned=(waiting("me", 1, 100).pod,))
 _WEB = (Budget("ns", "web", Selector({"app": "web"}), 0),)
 _SITUATIONS: Sequence[tuple[Any, ...]] = [
     (1, [LOW, HIGH]),
     (2, [LOW, HIGH]),
-    (1, [gpus("low", holder("b", 2)), HIGH]),
+    (1, [gpus_node("low", 1, holder("b", 2)), HIGH]),
     (1, [LOW, HIGH], ["a"]),
     (1, [LOW, HIGH], [], _WEB),
     (1, [_PLANNED, HIGH], [], (), "me"),

@@ -11,7 +11,7 @@ from tests.core.planning.memory_cluster import Host, MemoryCluster, gang, runnin
 HOSTS = {f"n{i:03}": Host(8) for i in range(600)}
 # A pod of all GPUs on each node; those on later nodes end earlier, and are less important.
 PODS = [
-    running(f"p{i:03}", name, 8, priority=600 - i, ends=1000.0 - i, started=0.0)
+    running(f"p{i:03}", name, 8, priority=600 - i, ends=1000.0 - i, started_at=0.0)
     for i, name in enumerate(HOSTS)
 ]
 

@@ -41,21 +41,6 @@ def made(
 HUNDRED = past(*np.linspace(1, 100, 99))
 
 
-def test_the_interval_is_that_of_the_run_in_the_way() -> None:
-    (found,) = made([holder()], HUNDRED)
-    assert found.unknown is None
-    assert not found.stated
-    assert found.earliest_s == pytest.approx(10, abs=6)
-    assert found.median_s == pytest.approx(50, abs=10)
-    assert found.latest_s == pytest.approx(90, abs=6)
-
-
-def test_a_pod_that_waits_for_all_of_them_starts_late() -> None:
-    (found,) = made([holder()] * 5, HUNDRED, [waiter(5)])
-    assert found.median_s is not None
-    assert found.median_s > 70
-
-
 @pytest.mark.parametrize(
     ("holders", "free", "expected"),
     [
@@ -69,40 +54,42 @@ def test_without_past_runs(holders: list[Holder], free: int, expected: Estimate)
     assert made(holders, past(), free=free) == [expected]
 
 
-@pytest.mark.parametrize(
-    ("holders", "gpus", "reason"),
-    [
-        pytest.param([holder()], 1, "the end of the pod in its way is unknown: ", id="one pod"),
-        pytest.param(
-            [holder(), holder(limit_s=9.0)],
-            2,
-            "the ends of 1 of the 2 pods in its way are",
-            id="some of them",
-        ),
-        pytest.param([holder(limit_s=9.0)], 2, NOTHING_HELPS, id="a pod that is too large for the node"),
-    ],
-)
-def test_reasons_of_an_unknown_start(holders: list[Holder], gpus: int, reason: str) -> None:
-    (found,) = made(holders, past(), [waiter(gpus)])
-    assert found.latest_s is None
-    assert (found.unknown or "").startswith(reason)
-
-
 BEFORE = "the run times of pods before it in the queue are unknown"
 
 
 @pytest.mark.parametrize(
-    ("waiters", "reason"),
+    ("holders", "free", "waiters", "reason"),
     [
-        pytest.param([replace(waiter(), places=("a",)), waiter()], BEFORE, id="a planned pod is in its way"),
-        pytest.param([waiter(), waiter()], BEFORE, id="a pod before it takes the free node"),
+        pytest.param([holder()], 0, [waiter()], "the end of the pod in its way is unknown: ", id="one pod"),
         pytest.param(
-            [replace(waiter(), asks=((1,), (1,)))], NOTHING_HELPS, id="the node takes one of two members"
+            [holder(), holder(limit_s=9.0)],
+            0,
+            [waiter(2)],
+            "the ends of 1 of the 2 pods in its way are",
+            id="some of them",
+        ),
+        pytest.param(
+            [holder(limit_s=9.0)], 0, [waiter(2)], NOTHING_HELPS, id="a pod that is too large for the node"
+        ),
+        pytest.param(
+            [], 1, [replace(waiter(), places=("a",)), waiter()], BEFORE, id="a planned pod is in its way"
+        ),
+        pytest.param([], 1, [waiter(), waiter()], BEFORE, id="a pod before it takes the free node"),
+        pytest.param(
+            [],
+            1,
+            [replace(waiter(), asks=((1,), (1,)))],
+            NOTHING_HELPS,
+            id="the node takes one of two members",
         ),
     ],
 )
-def test_a_pod_waits_for_those_before_it_on_a_node_without_others(waiters: list[Waiter], reason: str) -> None:
-    assert made([], past(), waiters, free=1)[-1].unknown == reason
+def test_reasons_of_an_unknown_start(
+    holders: list[Holder], free: int, waiters: list[Waiter], reason: str
+) -> None:
+    found = made(holders, past(), waiters, free=free)[-1]
+    assert found.latest_s is None
+    assert (found.unknown or "").startswith(reason)
 
 
 def test_a_few_past_runs_are_too_few() -> None:
@@ -136,6 +123,7 @@ def test_intervals_of_queues_cover_what_they_state() -> None:
         runs = past(*random.lognormal(0, 1, 40) * scale)
         true_s = random.lognormal(0, 1, 7) * scale
         (*_, found) = made([holder()] * 4, runs, [waiter()] * 3)
+        assert (found.unknown, found.stated) == (None, False)
         ends = sorted(true_s[:4])
         for run_s in true_s[4:6]:
             heapq.heappush(ends, heapq.heappop(ends) + run_s)

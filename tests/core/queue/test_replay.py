@@ -63,36 +63,19 @@ def test_starts(
     assert [start.at_s for start in starts] == expected
 
 
-A = frozenset("a")
+ON_A = asks(1, within=frozenset("a"))
+URGENT = asks(1, within=frozenset("a"), priority=5)
 
 
 @pytest.mark.parametrize(
     ("free", "ends_s", "waiter", "at_s", "arrival", "expected"),
     [
         pytest.param(
-            1, [20], asks(2, within=A), 10, asks(1, within=A), 110, id="a small one takes free room"
+            1, [20], asks(2, within=frozenset("a")), 10, ON_A, 110, id="a small one takes free room"
         ),
-        pytest.param(
-            0, [20, 30], asks(1, within=A), 10, asks(1, within=A), 20, id="one like it comes after it"
-        ),
-        pytest.param(
-            0,
-            [20, 30],
-            asks(1, within=A),
-            10,
-            asks(1, within=A, priority=5),
-            30,
-            id="a higher priority before",
-        ),
-        pytest.param(
-            0,
-            [20, 30],
-            asks(1, within=A),
-            25,
-            asks(1, within=A, priority=5),
-            20,
-            id="unless it comes too late",
-        ),
+        pytest.param(0, [20, 30], ON_A, 10, ON_A, 20, id="one like it comes after it"),
+        pytest.param(0, [20, 30], ON_A, 10, URGENT, 30, id="a higher priority before"),
+        pytest.param(0, [20, 30], ON_A, 25, URGENT, 20, id="unless it comes too late"),
     ],
 )
 def test_pods_that_arrive(
@@ -105,9 +88,7 @@ def test_pods_that_arrive(
 
 
 def test_a_start_after_a_stated_end_is_a_stated_one() -> None:
-    queue = Queue(
-        {"a": (0,)}, [holds("a", 1)], [asks(1, within=frozenset("a")), asks(1, within=frozenset("a"))]
-    )
+    queue = Queue({"a": (0,)}, [holds("a", 1)], [ON_A, ON_A])
     first, second = queue.starts([Moment(20, Basis.STATED)], [Moment(5), Moment(5)])
     assert first == Moment(20, Basis.STATED)
     assert second == Moment(25, Basis.STATED)

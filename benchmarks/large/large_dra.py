@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from benchmarks.large import large
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import NODES, PODS
 from tests.cluster.api.api_requests import Request
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.api.api_store import Store
-from tests.cluster.large import large
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_list, resource_slice
 from tests.kube_objects import Json
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.cluster.large.large_pod import LargePod, managed
+from benchmarks.large.large_pod import LargePod, managed
 from tests.kube_objects import Json
 
 _TOTAL_MIB = 81559

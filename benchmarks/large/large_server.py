@@ -1,4 +1,4 @@
-"""The command `python -m tests.cluster.api.api_server`: a large cluster on a server of its own.
+"""The command `python -m benchmarks.large.large_server`: a large cluster on a server of its own.
 
 SIGUSR1 starts and stops the events; SIGUSR2 ends all watches and forgets their positions, so that all objects
 are listed again.
@@ -17,13 +17,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.large import large
+from benchmarks.large.large_dra import serve_dra
 from tests.cluster.api.api_faults import End
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_requests import watches
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.api.api_store import Store
-from tests.cluster.large import large
-from tests.cluster.large.large_dra import serve_dra
 from tests.kube_objects import Json
 
 # kube-apiserver sends bookmarks about once a minute.
@@ -122,7 +122,7 @@ def fill(store: Store, nodes: int, pods: int, devices: int = large.DEVICES) -> N
 
 def main(arguments: list[str] | None = None) -> None:
     """Serve until SIGTERM or SIGINT; prints one line when it is ready."""
-    parser = argparse.ArgumentParser(prog="python -m tests.cluster.api.api_server")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.large.large_server")
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=50_000)
     parser.add_argument("--devices", type=int, default=large.DEVICES)
@@ -163,3 +163,7 @@ def _until_told(server: ApiServer, events: Callable[[], Events], happens: bool) 
                 server.faults.place(End("connection"), watches(), times=server.watching())
             else:
                 return
+
+
+if __name__ == "__main__":
+    main()

@@ -10,8 +10,8 @@ import random
 from collections.abc import Iterator
 from functools import lru_cache
 
-from tests.cluster.large.large_pod import LargePod, pod
-from tests.cluster.large.large_report import managed_fields, report
+from benchmarks.large.large_pod import LargePod, pod
+from benchmarks.large.large_report import managed_fields, report
 from tests.kube_objects import Json
 
 SEED = 20261121

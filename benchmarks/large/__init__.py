@@ -1,0 +1,1 @@
+"""A cluster of thousands of nodes, and what following it costs."""
