@@ -91,7 +91,9 @@ def test_a_worker_whose_parent_was_killed_ends_itself() -> None:
 def server(request: pytest.FixtureRequest, authority: Authority, files: TlsFiles) -> Iterator[ServerProcess]:
     over_tls = request.param == "over TLS"
     arguments = ("--tls-folder", str(files.cert_file.parent)) if over_tls else ()
-    with ServerProcess(*arguments, tls=authority.client() if over_tls else None) as process:
+    # A client that the machine keeps from its next request for seconds has lost nothing.
+    patient = ("--linger-s", "60", "--grace-s", "600")
+    with ServerProcess(*arguments, *patient, tls=authority.client() if over_tls else None) as process:
         yield process.ready()
 
 

@@ -21,8 +21,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scheduler_ext.server import worker
 from scheduler_ext.server.gunicorn_server import refuse_workers, run_server
 from scheduler_ext.server.http.body import BODY_RECEIVED, BodyError, read_body
+from scheduler_ext.server.http.connection import LINGER_S
 from scheduler_ext.server.server_options import Apps, ServerOptions, TlsFiles
 
 if TYPE_CHECKING:
@@ -125,10 +127,12 @@ def main() -> None:
     parser.add_argument("--health", default="127.0.0.1:0")
     parser.add_argument("--inspect", default="127.0.0.1:0")
     parser.add_argument("--grace-s", type=float, default=10.0)
+    parser.add_argument("--linger-s", type=float, default=LINGER_S)
     parser.add_argument("--fail", action="store_true")
     parser.add_argument("--slow-start-s", type=float, default=0.0)
     parser.add_argument("--tls-folder", type=Path)
     arguments = parser.parse_args()
+    setattr(worker, "LINGER_S", arguments.linger_s)  # noqa: B010 (it is imported there)
     logging.basicConfig(format="LOG %(name)s %(levelname)s %(message)s", level=logging.INFO)
     refusal = refuse_workers(os.environ, None)
     if refusal:
