@@ -87,8 +87,8 @@ class TestChanges:
             id="a name that would be another path",
         ),
         pytest.param(
-            "{kind: GPUNode, metadata: {name: n}, status: {devices: [{uuid: '', index: 0, memory: {totalMiB: 1}}"
-            "]}}",
+            "{kind: GPUNode, metadata: {name: n}, status: {devices: "
+            "[{uuid: '', index: 0, memory: {totalMiB: 1}}]}}",
             "GPUNode n: status.devices[0].uuid: is empty",
             id="a report that contradicts itself",
         ),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import msgspec
 import pytest
 
 from scheduler_ext.core.planning.gang import GATE, GangKey, GangWish, InvalidGang, OnDeadline
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_groups import declared_group
 from scheduler_ext.wire.gangs import DeclaredGroup, Group, gang_wish, max_duration_s
+from tests.wire.decoded_pods import decoded
 
 OURS = "gpu.scheduler-ext.io/"
 ZONE = "topology.kubernetes.io/zone"
@@ -21,7 +20,7 @@ def pod(
     annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None, **spec: Any
 ) -> kube.Pod:
     metadata = {"name": "p", "namespace": "ml", "annotations": annotations or {}, "labels": labels or {}}
-    return msgspec.json.decode(json.dumps({"metadata": metadata, "spec": spec}), type=kube.Pod)
+    return decoded({"metadata": metadata, "spec": spec})
 
 
 def ours(**fields: str) -> dict[str, str]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
-import msgspec
 import pytest
 
-from scheduler_ext.wire import kube
 from scheduler_ext.wire.gpu_memory_failures import gpu_memory_failures
 from tests.kube_objects import Json, pod, terminated
+from tests.wire.decoded_pods import decoded
 
 TORCH = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 
 
 def failures(ended: Json) -> list[tuple[str, str]]:
-    return list(gpu_memory_failures(msgspec.json.decode(json.dumps(ended), type=kube.Pod)))
+    return list(gpu_memory_failures(decoded(ended)))
 
 
 @pytest.mark.parametrize(

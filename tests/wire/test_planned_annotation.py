@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 import pytest
 
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.wire import kube
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION, nomination, read_planned
 from scheduler_ext.wire.pod.cached_pod import pending_pod
 from tests.kube_objects import pod
+from tests.wire.decoded_pods import decoded
 
 UNTIL = 1_795_000_000.25
 PLACE = PlannedPlace("n1", UNTIL)
@@ -61,5 +60,5 @@ def test_whose_nomination_it_is(nominated: str | None, planned: str | None, ours
     if planned is not None:
         until = "2026-11-28T00:00:00.5Z"
         made["metadata"]["annotations"][PLANNED_ANNOTATION] = json.dumps({"node": planned, "until": until})
-    found = pending_pod(msgspec.json.decode(json.dumps(made), type=kube.Pod), ResourceNames())
+    found = pending_pod(decoded(made), ResourceNames())
     assert found.is_planned == ours

@@ -48,10 +48,9 @@ def test_a_gpu_that_is_lost_when_it_is_to_be_listened_to(rig: Rig) -> None:
     assert xids(rig) == [(), (48,)]
 
 
-@pytest.mark.parametrize("code", [pytest.param(15, id="a lost GPU"), pytest.param(999, id="who knows")])
-def test_a_set_of_events_that_fails_is_created_again(rig: Rig, code: int) -> None:
+def test_a_set_of_events_that_fails_is_created_again(rig: Rig) -> None:
     rig.read(h100(0))
-    rig.node.faults = {"nvmlEventSetWait_v2": code}
+    rig.node.faults = {"nvmlEventSetWait_v2": 15}
     assert xids(rig) == [()]
     rig.node.faults = {}
     assert xids(rig) == [()]
@@ -102,10 +101,3 @@ def test_an_endless_stream_does_not_hold_up_the_reading(rig: Rig) -> None:
     rig.node.events += [(31, "GPU-h100-0")] * 1500
     assert [len(told) for told in xids(rig)] == [1000]
     assert [len(told) for told in xids(rig)] == [500]
-
-
-def test_a_gpu_that_comes_later_is_listened_to(rig: Rig) -> None:
-    rig.read(h100(0))
-    rig.read(h100(0), t4(1))
-    rig.node.events += [(48, "GPU-t4-1")]
-    assert xids(rig) == [(), (48,)]
