@@ -1,4 +1,4 @@
-"""The kubelet's PodResources API on a unix socket, with the errors, silence and restarts that tests request."""
+"""The kubelet's PodResources API on a unix socket, with the errors, silence and restarts of tests."""
 
 from __future__ import annotations
 

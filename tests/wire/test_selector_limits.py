@@ -85,23 +85,27 @@ def test_more_than_32_expressions_are_a_problem() -> None:
     assert DeviceSelector(["true"] * 33).admits(DEVICE) is None
 
 
+ATTRIBUTES: dict[str, Any] = {
+    "half of a surrogate pair": "\ud800",
+    "an integer of 65 bits": 2**63,
+    "a float": 1.5,
+    "null": None,
+    "a list": ["a"],
+    "a longer string than Kubernetes stores": "a" * 129,
+}
+CAPACITIES: list[Any] = ["80GB", "", "1e99", 5, "9" * 65]
+
+
 @pytest.mark.parametrize(
     "device",
     [
         *(
             pytest.param(DeviceFacts("gpu.nvidia.com", {"odd": value, "type": "gpu"}, {}), id=name)
-            for name, value in (
-                ("half of a surrogate pair", "\ud800"),
-                ("an integer of 65 bits", 2**63),
-                ("a float", 1.5),
-                ("null", None),
-                ("a list", ["a"]),
-                ("a longer string than Kubernetes stores", "a" * 129),
-            )
+            for name, value in ATTRIBUTES.items()
         ),
         *(
             pytest.param(DeviceFacts("gpu.nvidia.com", {"type": "gpu"}, {"memory": text}), id=f"{text!r}")
-            for text in ("80GB", "", "1e99", 5, "9" * 65)
+            for text in CAPACITIES
         ),
     ],
 )

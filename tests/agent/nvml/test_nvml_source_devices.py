@@ -157,7 +157,7 @@ def test_an_unreadable_value_is_none_beside_the_others(rig: Rig, function: str, 
     device = rig.device(gpu)
     if function == "nvmlDeviceGetMigMode":
         whole = replace(whole, profiles=(), grid_size=None)
-    assert device == replace(whole, **{OPTIONAL[function]: None})
+    assert device == replace(whole, **{OPTIONAL[function]: None})  # type: ignore[arg-type]
 
 
 PRIVILEGED = (
