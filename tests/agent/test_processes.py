@@ -62,6 +62,7 @@ V1 = f"12:cpu,cpuacct:/kubepods/burstable/pod{UID}/0a1b\n5:devices:/kubepods/bur
         pytest.param(f"{V1}0::/", UID, id="v1 with an unused v2 beside it"),
         pytest.param(f"0::/kubepods-burstable-pod{STATIC}.slice/x", STATIC, id="a static pod by systemd"),
         pytest.param(f"0::/{SLICE}/crio-0a1b/container", UID, id="CRI-O"),
+        pytest.param(f"0::/kubelet.slice/kubelet-{SLICE}/{SCOPE}", UID, id="another root"),
         pytest.param(f"0::/system.slice/{SLICE}:cri-containerd:0a1b", UID, id="two drivers at once"),
         pytest.param(f"0::/../../{SLICE}/{SCOPE}", UID, id="seen from a control group namespace"),
         pytest.param(f"0::/kubepods/burstable/pod{UID} (deleted)", UID, id="a group that was removed"),

@@ -101,3 +101,10 @@ def test_an_endless_stream_does_not_hold_up_the_reading(rig: Rig) -> None:
     rig.node.events += [(31, "GPU-h100-0")] * 1500
     assert [len(told) for told in xids(rig)] == [1000]
     assert [len(told) for told in xids(rig)] == [500]
+
+
+def test_a_gpu_that_comes_later_is_listened_to(rig: Rig) -> None:
+    rig.read(h100(0))
+    rig.read(h100(0), t4(1))
+    rig.node.events += [(48, "GPU-t4-1")]
+    assert xids(rig) == [(), (48,)]
