@@ -172,6 +172,12 @@ MIG = train("MIG-0")
             {"MIG-0": HolderStatus("uid-b", memory_mib=4)},
             id="the pod that uses most",
         ),
+        pytest.param(
+            partitioned((Process(201, 4), Process(101, 4))),
+            [],
+            {"MIG-0": HolderStatus("uid-a", memory_mib=4)},
+            id="the first by UID of those that use the same",
+        ),
     ],
 )
 def test_an_instance_has_one_holder(

@@ -50,7 +50,15 @@ def test_a_node_that_cannot_begin(
     ],
 )
 @pytest.mark.parametrize(
-    "function", ["*", "nvmlDeviceGetCount_v2", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlEventSetWait_v2"]
+    "function",
+    [
+        "*",
+        "nvmlDeviceGetCount_v2",
+        "nvmlDeviceGetMemoryInfo_v2",
+        "nvmlDeviceGetMigDeviceHandleByIndex",
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlEventSetWait_v2",
+    ],
 )
 def test_the_driver_goes_under_a_running_agent(
     rig: Rig, function: str, code: int, problem: str, must_restart: bool

@@ -48,9 +48,10 @@ def test_a_gpu_that_is_lost_when_it_is_to_be_listened_to(rig: Rig) -> None:
     assert xids(rig) == [(), (48,)]
 
 
-def test_a_set_of_events_that_fails_is_created_again(rig: Rig) -> None:
+@pytest.mark.parametrize("code", [pytest.param(15, id="a lost GPU"), pytest.param(999, id="who knows")])
+def test_a_set_of_events_that_fails_is_created_again(rig: Rig, code: int) -> None:
     rig.read(h100(0))
-    rig.node.faults = {"nvmlEventSetWait_v2": 15}
+    rig.node.faults = {"nvmlEventSetWait_v2": code}
     assert xids(rig) == [()]
     rig.node.faults = {}
     assert xids(rig) == [()]
