@@ -1,12 +1,11 @@
-"""The kubelet's PodResources API on a unix socket, with the errors, silence and restarts that tests
-request.
-"""
+"""The kubelet's PodResources API on a unix socket, with the errors, silence and restarts of tests."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from concurrent import futures
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -57,7 +56,10 @@ class FakeKubelet:
         """Serve on its own socket, as the kubelet does: a file on the path is removed first."""
         self.socket.unlink(missing_ok=True)
         server = grpc.server(futures.ThreadPoolExecutor(max_workers=2))
-        server.add_generic_rpc_handlers((_Methods(self),))
+        handler: Callable[..., grpc.RpcMethodHandler[bytes, bytes]] = grpc.unary_unary_rpc_method_handler
+        methods = {name: handler(partial(self.answer, name)) for name in ("List", "GetAllocatableResources")}
+        lister = grpc.method_handlers_generic_handler("v1.PodResourcesLister", methods)
+        server.add_generic_rpc_handlers((lister,))
         assert server.add_insecure_port(f"unix://{self.socket}")
         server.start()
         self._server = server
@@ -80,6 +82,8 @@ class FakeKubelet:
 
     def answer(self, method: str, request: bytes, context: grpc.ServicerContext) -> bytes:
         """The bytes for one call, after injected faults."""
+        if method in self.missing:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         self.calls.append(method)
         self._released.wait(60)
         if method in self.refused:
@@ -92,22 +96,3 @@ class FakeKubelet:
         if method == "List":
             return ListPodResourcesResponse(pod_resources=self.pods).SerializeToString()
         return AllocatableResourcesResponse(devices=self.offered).SerializeToString()
-
-
-class _Methods(grpc.GenericRpcHandler):
-    """The methods of v1.PodResourcesLister, bytes in and bytes out."""
-
-    def __init__(self, kubelet: FakeKubelet) -> None:
-        self._kubelet = kubelet
-
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
-        service, _, method = details.method.lstrip("/").partition("/")
-        known = {"List", "GetAllocatableResources"} - self._kubelet.missing
-        if service != "v1.PodResourcesLister" or method not in known:
-            return None
-
-        def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
-            return self._kubelet.answer(method, request, context)
-
-        handler: Callable[..., grpc.RpcMethodHandler[bytes, bytes]] = grpc.unary_unary_rpc_method_handler
-        return handler(handle)

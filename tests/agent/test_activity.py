@@ -62,14 +62,6 @@ def pods_idle_s(observed: Observed) -> dict[str | None, int | None]:
     return {holder.uid: holder.idle_seconds for holder in observed.held.holders}
 
 
-def test_a_gpu_is_idle_from_the_last_sample_in_which_it_computed() -> None:
-    gpu = Gpu()
-    assert idle_s(gpu.after(0, busy())) == 0
-    assert idle_s(gpu.after(5, IDLE)) == 5
-    assert idle_s(gpu.after(600, IDLE)) == 605
-    assert idle_s(gpu.after(5, busy())) == 0
-
-
 def test_each_pod_on_a_shared_gpu() -> None:
     gpu, held = Gpu(), used_by(anna=100, bert=200)
     gpu.after(0, IDLE, held)
@@ -80,18 +72,19 @@ def test_each_pod_on_a_shared_gpu() -> None:
     assert pods_idle_s(gpu.after(60, IDLE, held)) == {ANNA: 60, BERT: 0}
 
 
-def test_a_busy_process_of_no_known_pod_may_be_any_pods() -> None:
-    gpu, held = Gpu(), used_by(anna=100)
-    gpu.after(0, IDLE, held)
-    assert pods_idle_s(gpu.after(60, busy(3), held)) == {ANNA: 60}
-    assert pods_idle_s(gpu.after(60, busy(4), held)) == {ANNA: 0}
-
-
-def test_work_of_no_known_process_may_be_any_pods() -> None:
-    """Of a process whose use rounds to 0, of an engine without samples of processes, or that DCGM saw."""
+@pytest.mark.parametrize(
+    ("samples", "idle"),
+    [
+        pytest.param(busy(3), {ANNA: 60, BERT: 60}, id="a process of the host"),
+        pytest.param(busy(4), {ANNA: 0, BERT: 0}, id="a process of no known pod may be any pod's"),
+        # Its use rounds to 0, its engine has no samples of processes, or DCGM saw it.
+        pytest.param(busy(percent=1), {ANNA: 0, BERT: 0}, id="so may work of no known process"),
+    ],
+)
+def test_work_of_no_pod(samples: Samples, idle: dict[str, int]) -> None:
     gpu, held = Gpu(), used_by(anna=100, bert=200)
     gpu.after(0, IDLE, held)
-    assert pods_idle_s(gpu.after(60, busy(percent=1), held)) == {ANNA: 0, BERT: 0}
+    assert pods_idle_s(gpu.after(60, samples, held)) == idle
 
 
 @pytest.mark.parametrize(
@@ -125,10 +118,7 @@ def test_means_follow_about_the_last_minute() -> None:
     gpu = Gpu()
     assert gpu.after(0, Samples(100, 50, 700.4)).fields["utilization_percent"] == 100
     fields = [gpu.after(5, Samples(0, 0, 60.0)).fields for _ in range(36)]
-    told = [each["utilization_percent"] for each in fields]
-    assert told[0] == 92
-    assert told[11] == 37
-    assert told[-1] == 5
+    assert [fields[n]["utilization_percent"] for n in (0, 11, -1)] == [92, 37, 5]
     assert (fields[-1]["memory_utilization_percent"], fields[-1]["power_watts"]) == (2, 92)
 
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 
 from tests.agent.crd_rules import RULES, refusals
-from tests.agent.gpunode_reports import reader_refusal
-from tests.agent.odd_reports import statuses
+from tests.agent.gpunode_reports import reader_refusal, statuses
 from tests.examples import examples
 from tests.kube_objects import Json
 from tests.wire.reports.gpunode_status import FULL, changed

@@ -23,7 +23,6 @@ SHARED = {"nvidia.com/gpu.shared": ("GPU-a::0", "GPU-a::1", "GPU-a::2", "GPU-b::
         pytest.param({}, None, None, id="no source"),
         pytest.param({}, {"nvidia.com/pgpu": ("1",)}, None, id="only GPUs outside containers"),
         pytest.param({}, WHOLE, "none", id="whole GPUs are offered"),
-        pytest.param({}, SHARED, "none", id="replicas of whole GPUs are offered"),
         pytest.param({}, MIXED, "mixed", id="instances are offered by their profiles"),
         pytest.param({}, SINGLE, "single", id="instances are offered as GPUs"),
         pytest.param({STRATEGY: "none"}, None, "none", id="a label that says none"),

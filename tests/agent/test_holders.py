@@ -52,6 +52,9 @@ TRAIN = HolderStatus(namespace="ml", name="train", container="main")
 @pytest.mark.parametrize(
     ("device", "allocations", "holders"),
     [
+        pytest.param(
+            partitioned(()), [train("GPU-a")], [TRAIN], id="a partitioned device that is given whole"
+        ),
         pytest.param(gpu(), [train("GPU-a::0", "GPU-a::3")], [TRAIN] * 2, id="each replica is held"),
         pytest.param(gpu(), [train("GPU-a", "GPU-a")], [TRAIN], id="the same id twice is one"),
         pytest.param(
@@ -99,7 +102,7 @@ def test_a_device_is_held_by(
     assert list(held(device, *allocations).holders) == holders
 
 
-@pytest.mark.parametrize("uid", ["", "a\nb", "x" * 129])
+@pytest.mark.parametrize("uid", ["", "a\nb"])
 def test_a_uid_that_no_report_may_say_is_left_out(uid: str) -> None:
     assert held(gpu(Process(1, 7)), pods=lambda _: uid).holders == (HolderStatus(memory_mib=7),)
 
@@ -107,13 +110,11 @@ def test_a_uid_that_no_report_may_say_is_left_out(uid: str) -> None:
 @pytest.mark.parametrize(
     ("device", "unaccounted"),
     [
-        pytest.param(gpu(), 10_000, id="no process"),
         pytest.param(gpu(Process(901, 300), Process(101, 5)), 9995, id="everything except a pod's"),
         pytest.param(gpu(Process(901, 300), used=200), 200, id="no more than is used"),
         pytest.param(gpu(Process(901, 300), Process(902)), None, id="a process of unknown size"),
         pytest.param(gpu(Process(901, 300), Process(701, 1)), None, id="an unknown process"),
         pytest.param(gpu(seen=False), None, id="processes that cannot be seen"),
-        pytest.param(gpu(Process(901, 300), used=None), None, id="unknown use"),
         pytest.param(
             partitioned((Process(101, 3),), (Process(201, 5), Process(902, 4))), 9992, id="instances"
         ),
@@ -185,10 +186,6 @@ def test_an_instance_has_one_holder(
     found = held(device, *allocations)
     assert found.instances == instances
     assert found.holders == ()
-
-
-def test_a_partitioned_device_that_is_given_whole_is_held_whole() -> None:
-    assert held(partitioned(()), train("GPU-a")).holders == (TRAIN,)
 
 
 def test_devices_are_apart_and_none_is_left_out() -> None:

@@ -18,24 +18,20 @@ from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
 from scheduler_ext.agent.observer import Observer
 from scheduler_ext.agent.reporter import OwnNode, Reporter
 from scheduler_ext.wire.gpunode import DeviceStatus, GpuNodeStatus, HealthStatus, MemoryStatus, WrittenStatus
+from tests.agent import test_observer as observed
 from tests.kube_objects import gpu, gpu_node, inventory
 
 WELL = NodeReading((DeviceReading("GPU-a", 0, 81920),))
 GONE = NodeReading(WELL.devices, problem="NVML does not start: Unknown Error")
 
 
-class Source:
+class Source(observed.Source):
     """Readings one by one; the last one stops the loop."""
 
     def __init__(self, readings: Iterable[NodeReading | Exception], stopped: Event) -> None:
+        super().__init__()
         self._readings = list(readings)
         self._stopped = stopped
-        self.must_restart = False
-        self.closed = False
-        self.remembered: list[DeviceReading] = []
-
-    def remember(self, devices: Iterable[DeviceReading]) -> None:
-        self.remembered += devices
 
     def read(self) -> NodeReading:
         reading = self._readings.pop(0)
@@ -44,9 +40,6 @@ class Source:
         if isinstance(reading, Exception):
             raise reading
         return reading
-
-    def close(self) -> None:
-        self.closed = True
 
 
 class Recorder(Reporter):
@@ -133,9 +126,7 @@ def test_a_new_agent_knows_the_errors_of_the_last_one(rig: Rig, reason: str, tol
 
 
 def test_a_node_without_any_gpu_seen_is_not_reported(rig: Rig) -> None:
-    """A report without GPUs would hide the GPUs that labels describe, on every node where the driver's
-    library is missing from the container.
-    """
+    """A report without GPUs would hide those that labels describe, where the container has no library."""
     rig.run(NodeReading(problem="no library"), NodeReading(problem="no library"))
     assert rig.recorder.offered == []
 
@@ -227,14 +218,8 @@ class TestFake:
         made, stopped = Made(5), Event()
         made.at[2] = lambda: file.write_bytes(inventory(gpu_node("a", []), gpu_node("d", [gpu(0)])))
         assert run_fake(FakeReadings(file), made.reporter(stopped), 0, stopped) == 0
-        assert {
-            name: [len(s.devices or ()) for s in one.offered] for name, one in made.reporters.items()
-        } == {
-            "a": [1, 0],
-            "b": [1],
-            "c": [1],
-            "d": [1],
-        }
+        told = {name: [len(s.devices or ()) for s in one.offered] for name, one in made.reporters.items()}
+        assert told == {"a": [1, 0], "b": [1], "c": [1], "d": [1]}
 
     def test_a_stop_does_not_wait_for_the_end_of_the_round(self, file: Path) -> None:
         made, stopped = Made(2), Event()
@@ -267,31 +252,23 @@ class Made:
 
 
 class Looks(Event):
-    """A watchdog's waits: each takes a second and runs the next step; the last one stops it."""
+    """Thirty waits of a watchdog, each of a second; after some of them a call returns."""
 
-    def __init__(self, steps: Iterable[Callable[[], object]], clock: Clock) -> None:
+    def __init__(self, pulse: Pulse, beats: tuple[int, ...]) -> None:
         super().__init__()
-        self._steps = list(steps)
-        self._clock = clock
+        self._pulse = pulse
+        self._beats = beats
+        self.now = 0
+
+    def monotonic(self) -> float:
+        return 1000.0 + self.now
 
     def wait(self, timeout: float | None = None) -> bool:
         assert timeout == 1
-        self._clock.now += timeout
-        if not self._steps:
-            return True
-        self._steps.pop(0)()
-        return False
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-def nothing() -> None: ...
+        if self.now in self._beats:
+            self._pulse.beat()
+        self.now += 1
+        return self.now > 30
 
 
 @pytest.mark.parametrize(
@@ -306,11 +283,12 @@ def nothing() -> None: ...
 def test_the_watchdog_bites_after_ten_quiet_seconds_within_calls(
     monkeypatch: pytest.MonkeyPatch, inside: bool, beats: tuple[int, ...], bites: int
 ) -> None:
-    clock, bitten = Clock(), list[float]()
-    monkeypatch.setattr(alive_module, "time", clock)
+    bitten: list[float] = []
     pulse = Pulse(10)
+    looks = Looks(pulse, beats)
+    monkeypatch.setattr(alive_module, "time", looks)
     watchdog = Watchdog(pulse, bitten.append)
-    watchdog.stopped = Looks((pulse.beat if look in beats else nothing for look in range(30)), clock)
+    watchdog.stopped = looks
     if inside:
         with watchdog:
             watchdog.run()

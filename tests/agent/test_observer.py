@@ -24,6 +24,7 @@ from tests.agent.test_processes import HOST, UID, Proc
 
 GPU = "nvidia.com/gpu"
 POD_GROUP = f"0::/kubepods/besteffort/pod{UID}/0a1b"
+LOST = HealthStatus("Unhealthy", "GPU is lost")
 TRAIN = HolderStatus(namespace="ml", name="train", container="main")
 
 
@@ -93,13 +94,10 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     built.kubelet.stop()
 
 
-BY_UID = HolderStatus(uid=UID, memory_mib=2000, idle_seconds=0, peak_mib=2000)
-
-
 def test_names_come_from_the_kubelet_and_use_from_processes(rig: Rig) -> None:
     rig.kubelet.start()
     gpu = rig.gpu()
-    assert gpu.holders == [TRAIN, BY_UID]
+    assert gpu.holders == [TRAIN, HolderStatus(uid=UID, memory_mib=2000, idle_seconds=0, peak_mib=2000)]
     assert gpu.memory.unaccounted_mib == 1000
 
 
@@ -129,17 +127,6 @@ def test_a_pod_is_idle_by_its_own_processes(rig: Rig, strategy: str, idle_s: int
     assert [holder.idle_seconds for holder in gpu.holders or ()] == [idle_s]
 
 
-def test_a_kubelet_that_restarts(rig: Rig) -> None:
-    rig.kubelet.start()
-    assert rig.gpu().holders == [TRAIN, BY_UID]
-    rig.kubelet.stop()
-    # Its last answer covers a restart.
-    assert rig.gpu().holders == [TRAIN, BY_UID]
-    rig.kubelet.pods = [pod("next", *devices(GPU, "GPU-a"))]
-    rig.kubelet.start()
-    assert rig.gpu().holders == [TRAIN.but(name="next"), BY_UID]
-
-
 def test_sharing_comes_from_labels_and_the_kubelet(rig: Rig) -> None:
     rig.kubelet.offered = devices("nvidia.com/mig-1g.10gb", "MIG-a::0", "MIG-a::1")
     rig.kubelet.start()
@@ -153,9 +140,7 @@ def test_the_health_of_all_gpus_is_taken_over(rig: Rig) -> None:
     rig.observer.remember(
         GpuNodeStatus(
             devices=[
-                DeviceStatus(
-                    "GPU-a", 0, MemoryStatus(81920), health=HealthStatus("Unhealthy", "GPU is lost")
-                ),
+                DeviceStatus("GPU-a", 0, MemoryStatus(81920), health=LOST),
                 DeviceStatus("GPU-z", 1, MemoryStatus(81920), health=HealthStatus("Healthy")),
             ]
         )
@@ -165,9 +150,8 @@ def test_the_health_of_all_gpus_is_taken_over(rig: Rig) -> None:
     for _ in range(3):
         seen.append(rig.gpu().health)
         rig.now += 150
-    assert [health and (health.state, health.reason) for health in seen] == [
-        ("Unhealthy", "GPU is lost")
-    ] * 2 + [("Healthy", None)]
+    reasons = [health and (health.state, health.reason) for health in seen]
+    assert reasons == [(LOST.state, LOST.reason)] * 2 + [("Healthy", None)]
 
 
 def test_a_gpu_that_no_report_can_have_is_left_out_and_said_once(

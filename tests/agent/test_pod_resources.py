@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import socket as sockets
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import grpc
 import pytest
 
 from scheduler_ext.agent.pod_resources import MAX_ANSWER_BYTES, Allocation, PodResources
-from scheduler_ext.agent.pod_resources_pb2 import ContainerDevices
 from tests.agent.fake_kubelet import FakeKubelet, devices, pod
 
 GPU = "nvidia.com/gpu"
@@ -22,25 +21,15 @@ MANY = tuple(f"GPU-{n}" for n in range(8))
 BUSY = (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
 
 
-class Clock:
-    """Seconds that pass only on request."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Node:
-    """A kubelet with one pod, and the agent's side of its socket."""
+    """A kubelet with one pod, and the agent's side of its socket; seconds pass only on request."""
 
     def __init__(self, directory: Path) -> None:
-        self.clock = Clock()
+        self.now = 1000.0
         self.kubelet = FakeKubelet(directory / "kubelet.sock")
         self.kubelet.pods = [pod("train", *devices(GPU, "GPU-b", "GPU-a"))]
         self.kubelet.offered = devices(GPU, "GPU-b", "GPU-a")
-        self.client = PodResources(self.kubelet.socket, clock=self.clock, deadline_s=60)
+        self.client = PodResources(self.kubelet.socket, clock=lambda: self.now, deadline_s=60)
 
 
 @pytest.fixture
@@ -69,6 +58,27 @@ def said(log: pytest.LogCaptureFixture) -> list[str]:
     return levels
 
 
+@contextmanager
+def serving(path: Path, serve: Callable[[sockets.socket], object]) -> Iterator[None]:
+    """Something else on the socket, to which each connection is given."""
+    with sockets.socket(sockets.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    serve(listener.accept()[0])
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield
+        finally:
+            listener.shutdown(sockets.SHUT_RDWR)
+            thread.join()
+
+
 def test_holdings_of_containers_are_sorted(node: Node) -> None:
     node.kubelet.pods = [
         pod("train", *devices(GPU, "GPU-b", "GPU-a"), *devices("nvidia.com/mig-1g.10gb", "MIG-1")),
@@ -84,14 +94,8 @@ def test_holdings_of_containers_are_sorted(node: Node) -> None:
     assert node.client.read() == told
 
 
-@pytest.mark.parametrize(
-    "held",
-    [
-        pytest.param(devices("example.com/nic", "0"), id="another plugin, whose ids could be indices"),
-    ],
-)
-def test_other_resources_are_ignored(node: Node, held: list[ContainerDevices]) -> None:
-    node.kubelet.pods = [pod("other", *held)]
+def test_ids_of_another_plugin_which_could_be_indices_are_ignored(node: Node) -> None:
+    node.kubelet.pods = [pod("other", *devices("example.com/nic", "0"))]
     assert node.client.read() == ()
 
 
@@ -130,24 +134,14 @@ def test_a_socket_with_broken_calls_is_tried_again_each_time(
     idle: Node, log: pytest.LogCaptureFixture
 ) -> None:
     taken = 0
-    with sockets.socket(sockets.AF_UNIX) as listener:
-        listener.bind(str(idle.kubelet.socket))
-        listener.listen()
 
-        def hang_up() -> None:
-            nonlocal taken
-            with suppress(OSError):
-                while True:
-                    listener.accept()[0].close()
-                    taken += 1
+    def hang_up(connection: sockets.socket) -> None:
+        nonlocal taken
+        connection.close()
+        taken += 1
 
-        thread = threading.Thread(target=hang_up)
-        thread.start()
-        try:
-            assert [idle.client.read() for _ in range(5)] == [None] * 5
-        finally:
-            listener.shutdown(sockets.SHUT_RDWR)
-            thread.join()
+    with serving(idle.kubelet.socket, hang_up):
+        assert [idle.client.read() for _ in range(5)] == [None] * 5
     assert taken >= 5
     assert said(log) == ["WARNING"]
 
@@ -165,9 +159,9 @@ def test_another_kubelet_on_the_path_is_asked_though_the_old_one_lives(node: Nod
 def test_an_answer_serves_for_a_minute_and_no_longer(node: Node) -> None:
     assert node.client.read() == (TRAIN,)
     node.kubelet.stop()
-    node.clock.now += 59
+    node.now += 59
     assert node.client.read() == (TRAIN,)
-    node.clock.now += 2
+    node.now += 2
     assert node.client.read() is None
     # An answer that never came is unknown, whatever other answers came.
     assert node.client.allocatable() is None
@@ -181,14 +175,14 @@ def test_a_busy_kubelet_is_left_alone_for_longer_each_time(node: Node, log: pyte
     for _ in range(130):
         node.client.read()
         asked.append(len(node.kubelet.calls))
-        node.clock.now += 1
+        node.now += 1
     seconds = [now for now in range(1, 130) if asked[now] > asked[now - 1]]
     assert (asked[0], seconds) == (1, [1, 3, 7, 15, 31, 61, 91, 121])
     assert node.client.read() is None
     assert "too many requests, or too large an answer (rejected by rate limit)" in log.text
     assert said(log) == ["WARNING"]
     node.kubelet.failure = None
-    node.clock.now += 30
+    node.now += 30
     assert node.client.read() == (TRAIN,)
     assert said(log) == ["INFO"]
     # Once it has answered, waits are short again.
@@ -196,7 +190,7 @@ def test_a_busy_kubelet_is_left_alone_for_longer_each_time(node: Node, log: pyte
     node.client.read()
     node.kubelet.failure = None
     node.kubelet.pods = []
-    node.clock.now += 1
+    node.now += 1
     assert node.client.read() == ()
 
 
@@ -204,7 +198,7 @@ def test_a_silent_kubelet_delays_no_call_beyond_the_deadline(
     node: Node, log: pytest.LogCaptureFixture
 ) -> None:
     node.kubelet.hang()
-    hasty = PodResources(node.kubelet.socket, clock=node.clock, deadline_s=0.05)
+    hasty = PodResources(node.kubelet.socket, clock=lambda: node.now, deadline_s=0.05)
     assert hasty.read() is None
     assert "List: fails with DEADLINE_EXCEEDED" in log.text
     node.kubelet.release()
@@ -221,15 +215,10 @@ def test_a_method_that_is_not_offered_spoils_no_other(node: Node, log: pytest.Lo
     assert said(log) == ["WARNING"]
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        pytest.param(b"\x0a\x05abc", id="a message cut short"),
-    ],
-)
-def test_nonsense_is_not_known_and_said_once(node: Node, raw: bytes, log: pytest.LogCaptureFixture) -> None:
+def test_nonsense_is_not_known_and_said_once(node: Node, log: pytest.LogCaptureFixture) -> None:
     assert node.client.read() == (TRAIN,)
-    node.kubelet.raw = raw
+    # A message cut short.
+    node.kubelet.raw = b"\x0a\x05abc"
     assert [node.client.read(), node.client.read()] == [None, None]
     assert "List: its answer cannot be decoded" in log.text
     assert said(log) == ["WARNING"]
@@ -259,7 +248,7 @@ def test_one_question_that_is_refused_is_no_reason_to_spare_it_less_or_another_m
         node.client.read()
         if node.kubelet.calls.count("List") > before:
             asked.append(second)
-        node.clock.now += 5
+        node.now += 5
     assert asked == [0, 5, 10, 15, 25, 45, 75]
 
 
@@ -267,14 +256,14 @@ def test_plugins_that_register_again_still_offer_the_same_resources(node: Node) 
     offered = {GPU: ("GPU-a", "GPU-b")}
     assert node.client.allocatable() == offered
     node.kubelet.stop()
-    node.clock.now += 100
+    node.now += 100
     assert node.client.allocatable() == offered
     node.kubelet.offered = []
     node.kubelet.start()
-    node.clock.now += 499
+    node.now += 499
     assert node.client.allocatable() == offered
     # After so long there is no plugin.
-    node.clock.now += 1
+    node.now += 1
     assert node.client.allocatable() == {}
     node.kubelet.offered = devices("nvidia.com/mig-1g.10gb", "MIG-1")
     assert node.client.allocatable() == {"nvidia.com/mig-1g.10gb": ("MIG-1",)}
@@ -289,21 +278,15 @@ def test_a_proxy_of_the_environment_is_not_asked(node: Node, monkeypatch: pytest
 def test_the_authority_is_one_that_kubelets_server_takes(idle: Node) -> None:
     """A socket that answers with HTTP/2's settings, and is sent the headers then."""
     heard = b""
-    with sockets.socket(sockets.AF_UNIX) as listener:
-        listener.bind(str(idle.kubelet.socket))
-        listener.listen()
 
-        def listen() -> None:
-            nonlocal heard
-            connection, _ = listener.accept()
-            with connection:
-                connection.settimeout(60)
-                connection.sendall(bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
-                while b"user-agent" not in heard and (received := connection.recv(65536)):
-                    heard += received
+    def listen(connection: sockets.socket) -> None:
+        nonlocal heard
+        with connection:
+            connection.settimeout(60)
+            connection.sendall(bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+            while b"user-agent" not in heard and (received := connection.recv(65536)):
+                heard += received
 
-        thread = threading.Thread(target=listen)
-        thread.start()
+    with serving(idle.kubelet.socket, listen):
         assert idle.client.read() is None
-        thread.join()
     assert b":authority\x09localhost" in heard

@@ -21,6 +21,11 @@ def with_spec(**spec: Any) -> kube.Pod:
     return decoded({"metadata": {"name": "p"}, "spec": spec})
 
 
+def spec_of(**spec: Any) -> kube.PodSpec:
+    """The spec of such a pod."""
+    return msgspec.json.decode(json.dumps(spec), type=kube.PodSpec)
+
+
 def container(name: str = "main", **resources: Any) -> Json:
     """A container of those resources."""
     return {"name": name, "resources": resources}

@@ -35,9 +35,6 @@ def named(each: Json, *owners: Json, labels: Json | None = None) -> Json:
     [
         pytest.param(pod("p"), [], None, id="a pod by itself"),
         pytest.param(
-            named(pod("p"), owner("StatefulSet", "web")), [], ("StatefulSet", "web"), id="a StatefulSet"
-        ),
-        pytest.param(
             named(pod("p"), owner("StatefulSet", "w" * 254)),
             [],
             None,

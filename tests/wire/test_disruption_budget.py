@@ -10,7 +10,7 @@ import pytest
 from scheduler_ext.core.intree import Requirement
 from scheduler_ext.core.preemption.disruption import Budget, Selector
 from scheduler_ext.wire.kube import PodDisruptionBudget, budget
-from scheduler_ext.wire.watching import Broken, Decoder
+from scheduler_ext.wire.watching import Decoder
 
 DECODER = Decoder(PodDisruptionBudget)
 
@@ -78,28 +78,16 @@ def test_selectors(spec: Any, selector: Selector | None) -> None:
     assert read(pdb(spec)).selector == selector
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
-        pytest.param(None, id="no status yet"),
-        pytest.param({"disruptionsAllowed": None, "disruptedPods": None}, id="nulls"),
-    ],
-)
+@pytest.mark.parametrize("status", [None, {"disruptionsAllowed": None, "disruptedPods": None}])
 def test_before_its_controller_has_spoken_it_allows_nothing(status: Any) -> None:
     found = read(pdb(status=status))
     assert (found.allowed, found.disrupted) == (0, frozenset())
 
 
-@pytest.mark.parametrize(
-    ("broken", "field"),
-    [
-        pytest.param(pdb(status={"disruptionsAllowed": "2"}), "status.disruptionsAllowed", id="in words"),
-        pytest.param(pdb(status={"disruptionsAllowed": 2**31}), "status.disruptionsAllowed", id="absurd"),
-    ],
-)
-def test_an_unreadable_budget_is_one_broken_object(broken: dict[str, Any], field: str) -> None:
+def test_an_unreadable_budget_is_one_broken_object() -> None:
+    broken = pdb(status={"disruptionsAllowed": 2**31})
     page = DECODER.page(json.dumps({"metadata": {}, "items": [pdb(), broken]}).encode())
     assert len(page.items) == 1
-    assert [(each.name, each.problem.startswith(field)) for each in page.broken] == [("ml/train", True)]
-    event = DECODER.event(json.dumps({"type": "ADDED", "object": broken}).encode())
-    assert isinstance(event.object, Broken)
+    (found,) = page.broken
+    assert found.name == "ml/train"
+    assert found.problem.startswith("status.disruptionsAllowed")

@@ -14,6 +14,7 @@ from scheduler_ext.wire.extender_args import (
     encode_filter_result,
     encode_priorities,
 )
+from scheduler_ext.wire.kube import ObjectMeta, PodSpec
 
 POD = b'{"metadata":{"name":"p"}}'
 
@@ -44,30 +45,21 @@ def pod_spec(**spec: Any) -> bytes:
 
 class TestForms:
     def test_names(self) -> None:
-        args = whole(b'{"Pod":%s,"Nodes":null,"NodeNames":["b","a","b"]}' % POD)
-        assert args.names == ["b", "a", "b"]
-        assert args.nodes is None
-        assert args.pod.metadata is not None
-        assert args.pod.metadata.name == "p"
+        args = whole(args_of(Nodes=None, NodeNames=["b", "a", "b"]))
+        assert (args.names, args.nodes) == (["b", "a", "b"], None)
 
     def test_nodes(self) -> None:
-        args = whole(
-            b'{"Pod":%s,"NodeNames":null,"Nodes":{"metadata":{},"items":[{"metadata":{"name":"b"}},{"metadata":{"name":"a"}}]}}'
-            % POD
-        )
+        items = [{"metadata": {"name": "b"}}, {"metadata": {"name": "a"}}]
+        args = whole(args_of(NodeNames=None, Nodes={"metadata": {}, "items": items}))
         assert args.names == ["b", "a"]
-        assert args.nodes is not None
-        assert len(args.nodes) == 2
+        assert len(args.nodes or ()) == 2
 
     @pytest.mark.parametrize(
         ("fields", "names"),
         [
             pytest.param({"NodeNames": None, "Nodes": None}, [], id="both null"),
             pytest.param({"Nodes": {"items": None}, "NodeNames": None}, [], id="null items"),
-            pytest.param({"Nodes": {"items": [{}]}}, [""], id="a node without metadata"),
-            pytest.param(
-                {"Nodes": {"items": [{"metadata": {"name": "n"}}]}, "NodeNames": ["x"]}, ["n"], id="both"
-            ),
+            pytest.param({"Nodes": {"items": [{}]}, "NodeNames": ["x"]}, [""], id="both, without metadata"),
         ],
     )
     def test_null_and_missing_lists_are_empty(self, fields: dict[str, Any], names: list[str]) -> None:
@@ -95,22 +87,12 @@ class TestAsGoReads:
         assert whole(args_of(Future=1, Pod=pod, NodeNames=["n"])).names == ["n"]
 
     def test_null_is_absent_for_every_field_of_a_pod(self) -> None:
-        fields = [
-            "containers",
-            "initContainers",
-            "nodeName",
-            "nodeSelector",
-            "schedulerName",
-            "priority",
-            "affinity",
-        ]
-        fields += ["priorityClassName", "tolerations", "topologySpreadConstraints", "overhead", "resources"]
-        fields += ["volumes", "schedulingGates", "resourceClaims"]
-        assert whole(pod_spec(**dict.fromkeys(fields))).pod == whole(pod_spec()).pod
-        for pod in ({"metadata": None, "spec": None, "status": None}, {"status": {"phase": None}}):
-            assert whole(args_of(Pod=pod)).names == []
-        metadata = dict.fromkeys(["name", "namespace", "uid", "labels", "annotations"])
-        assert whole(args_of(Pod={"metadata": metadata})).names == []
+        fields = {name: None for struct in (PodSpec, ObjectMeta) for name in struct.__struct_encode_fields__}
+        empty = whole(args_of()).pod
+        for part in ("metadata", "spec", "status"):
+            assert whole(args_of(Pod={part: None})).pod == empty
+            whole(args_of(Pod={part: fields | {"phase": None}}))
+        assert whole(pod_spec(**fields)).pod == whole(pod_spec()).pod
         null_in_maps = {"metadata": {"annotations": {"a": None}}, "spec": {"nodeSelector": {"b": None}}}
         assert whole(args_of(Pod=null_in_maps)).names == []
 
@@ -120,17 +102,12 @@ class TestAsGoReads:
         )
         assert whole(body).names == ["n"]
 
-    def test_names_of_megabytes_are_read(self) -> None:
-        name = "n" * 10_000_000
-        assert whole(args_of(NodeNames=[name])).names == [name]
-
 
 @pytest.mark.parametrize(
     ("body", "path"),
     [
         pytest.param(args_of(NodeNames="n"), "NodeNames", id="names that are no list"),
         pytest.param(args_of(NodeNames=["a", 5]), "NodeNames[1]", id="a name that is no string"),
-        pytest.param(args_of(NodeNames=[None]), "NodeNames[0]", id="a null name"),
         pytest.param(args_of(Pod=[]), "Pod", id="a pod that is no object"),
         pytest.param(
             args_of(Pod={"metadata": {"annotations": {"a": 1}}}), "Pod.metadata.annotations[...]", id="one"
@@ -140,9 +117,7 @@ class TestAsGoReads:
             "Pod.spec.containers[1].resources.limits",
             id="limits",
         ),
-        pytest.param(pod_spec(priority=2**31), "Pod.spec.priority", id="a priority beyond 32 bits"),
         pytest.param(pod_spec(priority=10**400), "Pod.spec.priority", id="a priority of 400 digits"),
-        pytest.param(args_of(Nodes={"items": [{}, 7]}), "Nodes.items[1]", id="a node that is a number"),
         pytest.param(
             args_of(Nodes={"items": [{}, {"status": {"allocatable": 1}}]}),
             "Nodes.items[1].status.allocatable",
@@ -161,7 +136,6 @@ def test_wrong_types_are_named_by_their_path(body: bytes, path: str) -> None:
     [
         pytest.param(b"", "empty", id="nothing"),
         pytest.param(b"null", "Expected `object`", id="null"),
-        pytest.param(b"{}", "Pod: missing", id="an empty object"),
         pytest.param(b'{"Pod":null,"NodeNames":["n"]}', "Pod: missing", id="a null pod"),
         pytest.param(b'{"Pod":{},"NodeNames":["n"]', "truncated", id="truncated"),
         pytest.param(b'{"Pod":{},"NodeNames":["n"]}}', "trailing", id="something after it"),
@@ -207,15 +181,8 @@ class TestReplies:
 
     def test_nothing_fits_is_an_empty_list_and_never_null(self) -> None:
         names = json.loads(encode_filter_result(whole(args_of()), [], {}))
-        assert names == {
-            "Nodes": None,
-            "NodeNames": [],
-            "FailedNodes": {},
-            "FailedAndUnresolvableNodes": {},
-            "Error": "",
-        }
         nodes = json.loads(encode_filter_result(whole(args_of(Nodes={"items": []})), [], {}))
-        assert nodes["Nodes"] == {"items": []}
+        assert (names["Nodes"], names["NodeNames"], nodes["Nodes"]) == (None, [], {"items": []})
 
     def test_priorities_are_a_bare_array_of_integers(self) -> None:
         assert (

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import msgspec
 import pytest
 
 from scheduler_ext.core.planning.gang import GATE, MemberState
@@ -15,19 +13,16 @@ from scheduler_ext.wire.gang_pod import gang_eviction, gang_pod, gate_patch, nam
 from scheduler_ext.wire.gangs import gang_wish
 from tests.kube_objects import Json
 from tests.kube_objects import pod as pod_object
+from tests.wire.decoded_pods import decoded
 
 GANG = {"gpu.scheduler-ext.io/gang": "train", "gpu.scheduler-ext.io/gang-size": "2"}
 OTHER = "example.com/mine"
 
 
-def read(document: Json) -> kube.Pod:
-    return msgspec.json.decode(json.dumps(document), type=kube.Pod)
-
-
 def pod(*gates: str, **fields: Any) -> kube.Pod:
     if gates:
         fields["schedulingGates"] = [{"name": gate} for gate in gates]
-    return read(pod_object("p", {"nvidia.com/gpu": "1"}, annotations=GANG, **fields))
+    return decoded(pod_object("p", {"nvidia.com/gpu": "1"}, annotations=GANG, **fields))
 
 
 @pytest.mark.parametrize(
@@ -49,12 +44,12 @@ def test_the_state_of_a_member(of: kube.Pod, state: MemberState | None) -> None:
 def test_a_pod_that_is_being_deleted_is_no_member() -> None:
     document = pod_object("p", annotations=GANG, on="n1")
     document["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z"
-    assert gang_pod(read(document), ResourceNames()).state is None
+    assert gang_pod(decoded(document), ResourceNames()).state is None
 
 
 def test_a_deadline_is_read_from_the_pod() -> None:
     noted = GANG | {"gpu.scheduler-ext.io/gang-start-by": "2026-11-20T10:00:00Z"}
-    assert gang_pod(read(pod_object("p", annotations=noted)), ResourceNames()).deadline == 1795168800.0
+    assert gang_pod(decoded(pod_object("p", annotations=noted)), ResourceNames()).deadline == 1795168800.0
 
 
 def test_the_patch_removes_the_gate_of_gangs_wherever_it_is() -> None:
@@ -73,7 +68,6 @@ def test_an_eviction_names_the_pod_by_uid_and_its_gang() -> None:
 @pytest.mark.parametrize(
     ("metadata", "names"),
     [
-        pytest.param({}, False, id="a pod alone"),
         pytest.param({"labels": {"app": "web"}, "annotations": {"a": "b"}}, False, id="other fields"),
         pytest.param({"annotations": GANG}, True, id="annotations"),
         pytest.param({"labels": {"jobset.sigs.k8s.io/jobset-name": "t"}}, True, id="a JobSet"),
@@ -82,18 +76,14 @@ def test_an_eviction_names_the_pod_by_uid_and_its_gang() -> None:
     ],
 )
 def test_most_pods_are_known_to_be_of_no_gang(metadata: Json, names: bool) -> None:
-    assert names_gang(read({"metadata": metadata, "spec": {}})) is names
+    assert names_gang(decoded({"metadata": metadata, "spec": {}})) is names
 
 
 def test_the_reduced_pod_has_the_same_gang() -> None:
-    labels = {
-        "leaderworkerset.sigs.k8s.io/name": "llm",
-        "leaderworkerset.sigs.k8s.io/group-index": "1",
-        "app": "web",
-    }
-    document = pod_object("p", annotations={"leaderworkerset.sigs.k8s.io/size": "4", "note": "x" * 1000})
-    document["metadata"]["labels"] = labels
-    whole = read(document)
+    lws = "leaderworkerset.sigs.k8s.io"
+    document = pod_object("p", annotations={f"{lws}/size": "4", "note": "x" * 1000})
+    document["metadata"]["labels"] = {f"{lws}/name": "llm", f"{lws}/group-index": "1", "app": "web"}
+    whole = decoded(document)
     small = reduced(whole)
     assert gang_wish(small) == gang_wish(whole) is not None
     assert "note" not in ((small.metadata and small.metadata.annotations) or {})

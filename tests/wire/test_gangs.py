@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import msgspec
 import pytest
 
 from scheduler_ext.core.planning.gang import GATE, GangKey, GangWish, InvalidGang, OnDeadline
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_groups import declared_group
 from scheduler_ext.wire.gangs import DeclaredGroup, Group, gang_wish, max_duration_s
+from tests.wire.decoded_pods import decoded
 
 OURS = "gpu.scheduler-ext.io/"
 ZONE = "topology.kubernetes.io/zone"
@@ -21,7 +20,7 @@ def pod(
     annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None, **spec: Any
 ) -> kube.Pod:
     metadata = {"name": "p", "namespace": "ml", "annotations": annotations or {}, "labels": labels or {}}
-    return msgspec.json.decode(json.dumps({"metadata": metadata, "spec": spec}), type=kube.Pod)
+    return decoded({"metadata": metadata, "spec": spec})
 
 
 def ours(**fields: str) -> dict[str, str]:
@@ -33,11 +32,11 @@ def key(source: str, name: str) -> GangKey:
 
 
 LWS = {"leaderworkerset.sigs.k8s.io/name": "llm", "leaderworkerset.sigs.k8s.io/group-index": "1"}
+LWS_OF_3 = {"leaderworkerset.sigs.k8s.io/size": "3"}
 JOBSET_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 KUEUE = {"kueue.x-k8s.io/pod-group-name": "g"}
 JOBSET = {"jobset.sigs.k8s.io/jobset-name": "train"}
 KUBEFLOW = {"training.kubeflow.org/job-name": "bert"}
-COSCHEDULING = {"scheduling.x-k8s.io/pod-group": "bert"}
 
 
 @pytest.mark.parametrize(
@@ -64,18 +63,12 @@ COSCHEDULING = {"scheduling.x-k8s.io/pod-group": "bert"}
             id="all wishes",
         ),
         pytest.param(
-            pod(
-                {
-                    "leaderworkerset.sigs.k8s.io/size": "3",
-                    "leaderworkerset.sigs.k8s.io/exclusive-topology": ZONE,
-                },
-                LWS,
-            ),
+            pod(LWS_OF_3 | {"leaderworkerset.sigs.k8s.io/exclusive-topology": ZONE}, LWS),
             None,
             id="a LeaderWorkerSet that creates its workers once the leader has a node",
         ),
         pytest.param(
-            pod({"leaderworkerset.sigs.k8s.io/size": "3"}, LWS),
+            pod(LWS_OF_3, LWS),
             GangWish(key("LeaderWorkerSet", "llm-1"), 3),
             id="a group of a LeaderWorkerSet",
         ),
@@ -251,82 +244,70 @@ def document(api: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": api, "kind": kind, "metadata": {"name": "x", "namespace": "ml"}, "spec": spec}
 
 
-def jobs(*rows: tuple[int, int | None, int | None], **more: Any) -> dict[str, Any]:
-    """replicatedJobs of (replicas, parallelism, completions)."""
+def jobset(*rows: tuple[int, int | None, int | None], **more: Any) -> dict[str, Any]:
+    """A JobSet of jobs of (replicas, parallelism, completions)."""
     found = []
     for replicas, parallelism, completions in rows:
         spec = {"parallelism": parallelism, "completions": completions}
         spec = {name: count for name, count in spec.items() if count is not None}
         found.append({"name": "j", "replicas": replicas, "template": {"spec": spec}} | more)
-    return {"replicatedJobs": found}
+    return document("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": found})
+
+
+def pytorch_job(replicas: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return document("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": replicas} | more)
+
+
+def mpi_job(**more: Any) -> dict[str, Any]:
+    """One of eight workers."""
+    replicas = {"Launcher": {"replicas": 1}, "Worker": {"replicas": 8}}
+    return document("kubeflow.org/v2beta1", "MPIJob", {"mpiReplicaSpecs": replicas} | more)
+
+
+ELASTIC = {"minReplicas": 2, "maxReplicas": 8}
 
 
 @pytest.mark.parametrize(
     ("of", "kind", "expected"),
     [
         pytest.param(
-            document("jobset.x-k8s.io/v1alpha2", "JobSet", jobs((2, 4, 4), (1, None, None))),
+            jobset((2, 4, 4), (1, None, None)),
             "JobSet",
             DeclaredGroup(9),
             id="a JobSet: the pods of all its jobs",
         ),
         pytest.param(
-            document("jobset.x-k8s.io/v1alpha2", "JobSet", jobs((1, 8, 3))),
+            jobset((1, 8, 3)),
             "JobSet",
             DeclaredGroup(3),
             id="no more pods at one time than completions",
         ),
         pytest.param(
-            document("jobset.x-k8s.io/v1alpha2", "JobSet", jobs((2, 4, 4), dependsOn=[{"name": "a"}])),
+            jobset((2, 4, 4), dependsOn=[{"name": "a"}]),
             "JobSet",
             DeclaredGroup(None),
             id="a JobSet whose jobs wait for each other is no gang",
         ),
         pytest.param(
-            document(
-                "kubeflow.org/v1",
-                "PyTorchJob",
-                {"pytorchReplicaSpecs": {"Master": {"template": {}}, "Worker": {"replicas": 3}}},
-            ),
+            pytorch_job({"Master": {"template": {}}, "Worker": {"replicas": 3}}),
             "training job",
             DeclaredGroup(4),
             id="a PyTorchJob: all replicas",
         ),
         pytest.param(
-            document(
-                "kubeflow.org/v2beta1",
-                "MPIJob",
-                {
-                    "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 8}},
-                    "runPolicy": {"schedulingPolicy": {"minAvailable": 8}},
-                },
-            ),
+            mpi_job(runPolicy={"schedulingPolicy": {"minAvailable": 5}}),
             "training job",
-            DeclaredGroup(8),
+            DeclaredGroup(5),
             id="what a job of Kubeflow needs at least",
         ),
         pytest.param(
-            document(
-                "kubeflow.org/v2beta1",
-                "MPIJob",
-                {
-                    "launcherCreationPolicy": "WaitForWorkersReady",
-                    "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 8}},
-                },
-            ),
+            mpi_job(launcherCreationPolicy="WaitForWorkersReady"),
             "training job",
             DeclaredGroup(8),
             id="a launcher that is created once the workers run",
         ),
         pytest.param(
-            document(
-                "kubeflow.org/v1",
-                "PyTorchJob",
-                {
-                    "elasticPolicy": {"minReplicas": 2, "maxReplicas": 8},
-                    "pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 6}},
-                },
-            ),
+            pytorch_job({"Master": {"replicas": 1}, "Worker": {"replicas": 6}}, elasticPolicy=ELASTIC),
             "training job",
             DeclaredGroup(3),
             id="an elastic job: the workers that it runs with at least",

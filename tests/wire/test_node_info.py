@@ -48,10 +48,6 @@ SHARED = {"gpu.scheduler-ext.io/sharing": "memory"}
     [
         pytest.param({WHOLE: "8"}, {}, True, id="a device plugin and nothing else"),
         pytest.param({"nvidia.com/mig-1g.10gb": "7"}, {}, True, id="MIG instances alone"),
-        pytest.param({"nvidia.com/gpu.shared": "4"}, {}, True, id="shared GPUs under their own name"),
-        pytest.param(
-            {WHOLE: "8"}, {"node.kubernetes.io/instance-type": "p4d.24xlarge"}, True, id="a node group of EKS"
-        ),
         pytest.param({WHOLE: "0"}, {}, False, id="a device plugin that has none"),
         pytest.param({}, SHARED, True, id="a node for memory shares, which has no device plugin"),
         pytest.param({}, SHARED | {AGENT: "false"}, False, id="one that an administrator wants no agent on"),
@@ -62,9 +58,7 @@ SHARED = {"gpu.scheduler-ext.io/sharing": "memory"}
         pytest.param({}, {}, False, id="no GPUs"),
         pytest.param({WHOLE: "8"}, {"nvidia.com/gpu.present": "true"}, False, id="the GPU Operator's"),
         pytest.param({WHOLE: "8"}, {"nvidia.com/gpu.present": "false"}, True, id="a label that says no"),
-        pytest.param({WHOLE: "8"}, {AGENT: "true"}, False, id="an administrator's"),
-        pytest.param({WHOLE: "8"}, {AGENT: "false"}, False, id="an administrator wants none"),
-        pytest.param({WHOLE: "8"}, {AGENT: "later"}, False, id="an administrator's with another value"),
+        pytest.param({WHOLE: "8"}, {AGENT: "later"}, False, id="an administrator's, of any value"),
     ],
 )
 def test_nodes_that_no_label_brings_an_agent_to(amounts: Json, labels: Json, unlabelled: bool) -> None:
@@ -72,65 +66,54 @@ def test_nodes_that_no_label_brings_an_agent_to(amounts: Json, labels: Json, unl
     assert lacks_agent(found.info("a", None), has_nvidia=found.has_nvidia) is unlabelled
 
 
-@pytest.mark.parametrize(
-    ("amounts", "estimated"),
-    [
-        pytest.param({WHOLE: "4"}, (4, "none"), id="whole GPUs"),
-        pytest.param({WHOLE: "4", "nvidia.com/mig-1g.10gb": "7"}, (4, "mixed"), id="both"),
-        pytest.param({"nvidia.com/mig-1g.10gb": "7"}, (0, "mixed"), id="MIG instances alone"),
-        pytest.param({"nvidia.com/mig-1g.10gb": "0"}, None, id="instances that are gone"),
-        pytest.param({SLICE: "10"}, (1, "none"), id="ten slices, of one GPU at least"),
-        pytest.param({SLICE: "10", WHOLE: "2"}, (2, "none"), id="whole GPUs beside slices"),
-    ],
-)
-def test_a_device_plugin_without_labels_is_an_estimate(
-    amounts: Json, estimated: tuple[int, str] | None
-) -> None:
-    found = record(node("a", amounts)).estimate
-    assert (found and (found.count, found.mig_strategy)) == estimated
+A10 = {"nvidia.com/gpu.product": "NVIDIA-A10"}
 
 
 @pytest.mark.parametrize(
     ("amounts", "labels", "expected"),
     [
-        pytest.param({SLICE: "10"}, {}, ("time-slicing", 1, 10), id="slices under their own name"),
-        pytest.param({ONE_G + ".shared": "14"}, {}, ("time-slicing", 0, 1), id="shared MIG instances"),
-        pytest.param({WHOLE: "10"}, {}, ("none", 10, 1), id="slices under the name of GPUs look like GPUs"),
-        pytest.param({WHOLE: "4", SLICE: "10"}, {}, ("none", 4, 1), id="whole GPUs beside slices"),
+        pytest.param({WHOLE: "4"}, {}, ("none", 4, 1, "none"), id="whole GPUs"),
+        pytest.param({WHOLE: "4", ONE_G: "7"}, {}, ("none", 4, 1, "mixed"), id="instances beside them"),
+        pytest.param({ONE_G: "7"}, {}, ("none", 0, 1, "mixed"), id="MIG instances alone"),
+        pytest.param({ONE_G: "0"}, {}, None, id="instances that are gone"),
+        pytest.param({SLICE: "10"}, {}, ("time-slicing", 1, 10, "none"), id="slices, of one GPU at least"),
+        pytest.param({ONE_G + ".shared": "14"}, {}, ("time-slicing", 0, 1, "mixed"), id="shared instances"),
+        pytest.param({WHOLE: "4", SLICE: "10"}, {}, ("none", 4, 1, "none"), id="whole GPUs beside slices"),
         pytest.param(
-            {ONE_G: "7", ONE_G + ".shared": "14"}, {}, ("none", 0, 1), id="whole instances beside shared"
+            {ONE_G: "7", ONE_G + ".shared": "14"}, {}, ("none", 0, 1, "mixed"), id="instances beside shared"
         ),
         pytest.param({SLICE: "0"}, {}, None, id="no slice any more"),
         pytest.param(
             {SLICE: "40"},
-            {"nvidia.com/gpu.product": "NVIDIA-A10", "nvidia.com/gpu.count": "4"},
-            ("time-slicing", 4, 10),
+            A10 | {"nvidia.com/gpu.count": "4"},
+            ("time-slicing", 4, 10, "none"),
             id="a label that counts the GPUs",
         ),
         pytest.param(
             {SLICE: "40"},
             {"node.kubernetes.io/instance-type": "g5.12xlarge"},
-            ("time-slicing", 1, 40),
+            ("time-slicing", 1, 40, "none"),
             id="a machine of a known model",
         ),
         pytest.param(
             {SLICE: "8"},
-            {
-                "nvidia.com/gpu.product": "NVIDIA-A10",
+            A10
+            | {
                 "nvidia.com/gpu.count": "2",
                 "nvidia.com/gpu.sharing-strategy": "mps",
                 "nvidia.com/gpu.replicas": "4",
             },
-            ("mps", 2, 4),
+            ("mps", 2, 4, "none"),
             id="a label that says how they are shared",
         ),
     ],
 )
-def test_slices_by_the_names_of_what_the_device_plugin_offers(
-    amounts: Json, labels: Json, expected: tuple[str, int, int] | None
+def test_an_estimate_by_the_names_of_what_the_device_plugin_offers(
+    amounts: Json, labels: Json, expected: tuple[str, int, int, str] | None
 ) -> None:
     found = record(node("a", amounts, labels=labels)).estimate
-    assert (found and (found.sharing_strategy, found.count, found.replicas)) == expected
+    told = found and (found.sharing_strategy, found.count, found.replicas, found.mig_strategy)
+    assert told == expected
 
 
 def test_a_node_for_memory_shares_has_gpus_of_an_unknown_number() -> None:
@@ -168,6 +151,9 @@ def test_advertised_shares(
     assert record(found).advertised == advertised
 
 
+MIG_STATE, UPGRADE = "nvidia.com/mig.config.state", "nvidia.com/gpu-driver-upgrade-state"
+
+
 def taint(key: str) -> Json:
     return {"taints": [{"key": "other", "effect": "NoExecute"}, {"key": key, "effect": "NoSchedule"}]}
 
@@ -175,19 +161,11 @@ def taint(key: str) -> Json:
 @pytest.mark.parametrize(
     ("labels", "spec", "changing"),
     [
-        pytest.param({"nvidia.com/mig.config.state": "pending"}, {}, True, id="MIG is being reconfigured"),
-        pytest.param({"nvidia.com/mig.config.state": "rebooting"}, {}, True, id="the node boots for it"),
-        pytest.param({"nvidia.com/mig.config.state": "failed"}, {}, True, id="that has failed"),
-        pytest.param({"nvidia.com/mig.config.state": "success"}, {}, False, id="that has succeeded"),
-        pytest.param(
-            {"nvidia.com/gpu-driver-upgrade-state": "drain-required"}, {}, True, id="a driver upgrade"
-        ),
-        pytest.param(
-            {"nvidia.com/gpu-driver-upgrade-state": "upgrade-done"}, {}, False, id="one that is done"
-        ),
-        pytest.param(
-            {"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"}, {}, False, id="one that is planned"
-        ),
+        pytest.param({MIG_STATE: "failed"}, {}, True, id="MIG is not as it is to be"),
+        pytest.param({MIG_STATE: "success"}, {}, False, id="MIG was reconfigured"),
+        pytest.param({UPGRADE: "drain-required"}, {}, True, id="a driver upgrade"),
+        pytest.param({UPGRADE: "upgrade-done"}, {}, False, id="one that is done"),
+        pytest.param({UPGRADE: "upgrade-required"}, {}, False, id="one that is planned"),
         pytest.param({}, taint("ToBeDeletedByClusterAutoscaler"), True, id="cluster-autoscaler deletes it"),
         pytest.param({}, taint("karpenter.sh/disrupted"), True, id="Karpenter deletes it"),
         pytest.param({}, taint("karpenter.sh/disruption"), True, id="an older Karpenter does"),

@@ -29,7 +29,7 @@ def test_missing_fields_have_the_meaning_of_kubernetes() -> None:
 
 def test_containers_come_in_the_order_they_start() -> None:
     pod = with_spec(
-        containers=[container("app")],
+        containers=[container("app") | {"restartPolicy": "Always"}],
         initContainers=[container("load"), container("log") | {"restartPolicy": "Always"}, None],
     )
     assert [(c.name, c.role) for c in pod_ask(pod, NAMES).containers] == [
@@ -38,11 +38,6 @@ def test_containers_come_in_the_order_they_start() -> None:
         ("", Role.INIT),
         ("app", Role.APP),
     ]
-
-
-def test_app_containers_are_no_sidecars_whatever_their_restart_policy() -> None:
-    pod = with_spec(containers=[container("app") | {"restartPolicy": "Always"}])
-    assert [c.role for c in pod_ask(pod, NAMES).containers] == [Role.APP]
 
 
 def test_whole_gpus_slices_and_shares_are_read_together() -> None:
@@ -62,17 +57,8 @@ def test_whole_gpus_slices_and_shares_are_read_together() -> None:
 
 @pytest.mark.parametrize(
     ("written", "count"),
-    [("2", 2), (2, 2), (2.0, 2), ("2000m", 2), (1e3, 1000), (None, 0), ("0", 0), (0, 0)],
-    ids=[
-        "a string",
-        "a number",
-        "a float",
-        "milli",
-        "a float of thousands",
-        "null is zero",
-        "zero",
-        "zero unquoted",
-    ],
+    [("2000m", 2), (2, 2), (1e3, 1000), (None, 0), (0, 0)],
+    ids=["a string", "a number", "a float", "null is zero", "zero"],
 )
 def test_quantities_may_be_strings_or_numbers(written: Any, count: int) -> None:
     request = pod_request(with_spec(containers=[container(limits={WHOLE: written})]), NAMES)
@@ -80,14 +66,14 @@ def test_quantities_may_be_strings_or_numbers(written: Any, count: int) -> None:
     assert sum(ask.count for ask in request.units) == count
 
 
-@pytest.mark.parametrize("written", [-1, 1.5, "8Gi", 10**40, 1e300, "", "\u0662", "1\n"])
+@pytest.mark.parametrize("written", [-1, 1.5, 10**40, 1e300, "", "1\n"])
 def test_absurd_quantities_are_the_pods_fault(written: Any) -> None:
     request = pod_request(with_spec(containers=[container(limits={WHOLE: written})]), NAMES)
     assert isinstance(request, InvalidRequest)
     assert WHOLE in request.message
 
 
-@pytest.mark.parametrize("written", [True, False, [], {}, ["1"], {"value": "1"}])
+@pytest.mark.parametrize("written", [True, [], {"value": "1"}])
 def test_json_that_no_quantity_is_written_in_is_an_error_that_names_it(written: Any) -> None:
     pod = with_spec(containers=[container(limits={WHOLE: written})])
     with pytest.raises(QuantityError, match=rf"container 'main': {WHOLE}: expected a quantity"):
@@ -119,7 +105,6 @@ def test_resource_names_are_configurable() -> None:
     [
         pytest.param({}, 0, id="none"),
         pytest.param({"priority": 7}, 7, id="as admission filled it in"),
-        pytest.param({"priority": -5, "priorityClassName": "low"}, -5, id="the number, not the class"),
         pytest.param({"priority": 0, "priorityClassName": "system-node-critical"}, 0, id="even zero"),
         pytest.param(
             {"priorityClassName": "system-cluster-critical"}, 2_000_000_000, id="a class every cluster has"
@@ -148,15 +133,7 @@ def test_a_bound_pod_holds_its_request_on_the_devices_of_its_binding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "finished"),
-    [
-        ("Succeeded", True),
-        ("Failed", True),
-        ("Running", False),
-        ("Pending", False),
-        ("Unknown", False),
-        (None, False),
-    ],
+    ("phase", "finished"), [("Succeeded", True), ("Failed", True), ("Running", False), (None, False)]
 )
 def test_finished_pods(phase: str | None, finished: bool) -> None:
     held = bound_pod(decoded({"status": {"phase": phase}}), NAMES)
@@ -164,33 +141,25 @@ def test_finished_pods(phase: str | None, finished: bool) -> None:
 
 
 def test_a_bound_pod_holds_what_can_be_read_of_it() -> None:
-    limits = {WHOLE: "2", "nvidia.com/gpu.shared": "-1", "nvidia.com/mig-x": "1"}
-    held = bound_pod(with_spec(containers=[container(limits=limits)]), NAMES)
-    assert [(ask.resource, ask.count) for ask in held.request.units] == [(WHOLE, 2)]
-
-
-def test_a_bound_pod_holds_both_names_of_a_pool_even_where_asking_both_is_refused() -> None:
+    unreadable = {"nvidia.com/mig-x": "1", "nvidia.com/mig-1g.5gb": "-1"}
+    # To ask both names of a pool is refused.
     held = bound_pod(
-        with_spec(containers=[container(limits={WHOLE: "1", "nvidia.com/gpu.shared": "2"})]), NAMES
+        with_spec(containers=[container(limits={WHOLE: "1", "nvidia.com/gpu.shared": "2"} | unreadable)]),
+        NAMES,
     )
     assert sum(ask.count for ask in held.request.units) == 3
 
 
 @pytest.mark.parametrize(
     ("metadata", "name"),
-    [
-        ({"name": "p", "namespace": "ns"}, "ns/p"),
-        ({"name": "p"}, "default/p"),
-        ({}, "default/?"),
-        (None, "default/?"),
-    ],
+    [({"name": "p", "namespace": "ns"}, "ns/p"), ({"name": "p"}, "default/p"), (None, "default/?")],
 )
 def test_names_for_people(metadata: Json | None, name: str) -> None:
     assert pod_name(decoded({"metadata": metadata})) == name
 
 
 def test_a_bound_pod_of_more_shares_than_may_be_asked_holds_them_all() -> None:
-    many = [{"name": f"c{i}", "resources": {"limits": {SHARE: "10"}}} for i in range(65)]
+    many = [container(f"c{i}", limits={SHARE: "10"}) for i in range(65)]
     held = bound_pod(with_spec(containers=many), NAMES)
     assert held.request.shares is not None
     assert held.request.shares.total_mib == 650

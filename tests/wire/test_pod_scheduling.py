@@ -9,17 +9,19 @@ import pytest
 from scheduler_ext.core.intree import NodeSelectorTerm, PreferredTerm, Requirement
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.wire.pod import pod_amounts as amounts
 from scheduler_ext.wire.pod.pod_amounts import pod_amounts
 from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
 from scheduler_ext.wire.pod.pod_request import has_soft_preferences, pod_ask
 from tests.kube_objects import Json
-from tests.wire.decoded_pods import container, with_spec
+from tests.wire.decoded_pods import container, spec_of, with_spec
 
 NAMES = ResourceNames()
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 TERM = {"weight": 1, "preference": {}}
-SPREAD = {"maxSkew": 1, "topologyKey": "zone"}
+HARD_SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+SOFT_SPREAD = HARD_SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}
 
 
 @pytest.mark.parametrize(
@@ -28,31 +30,19 @@ SPREAD = {"maxSkew": 1, "topologyKey": "zone"}
         pytest.param({}, False, id="nothing"),
         pytest.param({"affinity": {"nodeAffinity": {PREFERRED: [TERM]}}}, True, id="preferred node affinity"),
         pytest.param({"affinity": {"podAffinity": {PREFERRED: [TERM]}}}, True, id="preferred pod affinity"),
-        pytest.param(
-            {"affinity": {"podAntiAffinity": {PREFERRED: [TERM]}}}, True, id="preferred anti-affinity"
-        ),
+        pytest.param({"affinity": {"podAntiAffinity": {PREFERRED: [TERM]}}}, True, id="anti-affinity"),
         pytest.param({"affinity": {"nodeAffinity": {PREFERRED: []}}}, False, id="an empty preference"),
         pytest.param(
-            {"affinity": {"nodeAffinity": {PREFERRED: None}, "podAffinity": None}}, False, id="nulls"
+            {"affinity": {"nodeAffinity": {PREFERRED: None}, "podAffinity": None}}, False, id="null"
         ),
         pytest.param({"affinity": {"podAffinity": {REQUIRED: [{}]}}}, False, id="a required one is not soft"),
-        pytest.param(
-            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]},
-            True,
-            id="soft spread",
-        ),
-        pytest.param(
-            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]},
-            False,
-            id="hard spread",
-        ),
+        pytest.param({"topologySpreadConstraints": [SOFT_SPREAD]}, True, id="soft spread"),
+        pytest.param({"topologySpreadConstraints": [HARD_SPREAD]}, False, id="hard spread"),
     ],
 )
 def test_soft_preferences(spec: Json, soft: bool) -> None:
-    pod = with_spec(**spec)
-    assert pod.spec is not None
-    assert has_soft_preferences(pod.spec) is soft
-    assert pod_ask(pod, NAMES).soft_preferences is soft
+    assert has_soft_preferences(spec_of(**spec)) is soft
+    assert pod_ask(with_spec(**spec), NAMES).soft_preferences is soft
 
 
 @pytest.mark.parametrize(
@@ -67,12 +57,12 @@ def test_soft_preferences(spec: Json, soft: bool) -> None:
             {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}}, [], id="node affinity is"
         ),
         pytest.param(
-            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]},
+            {"topologySpreadConstraints": [HARD_SPREAD]},
             ["topology spread constraints"],
             id="hard spread",
         ),
         pytest.param(
-            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]},
+            {"topologySpreadConstraints": [SOFT_SPREAD]},
             ["topology spread with ScheduleAnyway"],
             id="soft spread",
         ),
@@ -107,10 +97,7 @@ def test_soft_preferences(spec: Json, soft: bool) -> None:
 )
 def test_unmodelled_fields_are_named(spec: Json, features: list[str]) -> None:
     named = not_modelled(with_spec(**spec))
-    assert len(named) == len(features)
-    assert [
-        feature for feature, name in zip(features, named, strict=True) if not name.startswith(feature)
-    ] == []
+    assert [name[: len(feature)] for feature, name in zip(features, named, strict=True)] == features
 
 
 def test_the_fields_that_kube_scheduler_compares_are_read() -> None:
@@ -158,9 +145,21 @@ def test_the_fields_that_kube_scheduler_compares_are_read() -> None:
 
 
 def test_requests_go_before_limits_and_limits_stand_in_for_them() -> None:
-    pod = with_spec(containers=[container(limits={"cpu": "4", "memory": "1Gi"}, requests={"cpu": "1"})])
-    assert pod.spec is not None
-    assert pod_amounts(pod.spec) == {"cpu": 1, "memory": 2**30}
+    asked = container(limits={"cpu": "4", "memory": "1Gi"}, requests={"cpu": "1"})
+    assert pod_amounts(spec_of(containers=[asked])) == {"cpu": 1, "memory": 2**30}
+
+
+@pytest.mark.parametrize(
+    ("containers", "remembered"),
+    [pytest.param(2, 1, id="a usual pod"), pytest.param(1000, 0, id="a pod of a thousand containers")],
+)
+def test_only_usual_pods_are_remembered(containers: int, remembered: int) -> None:
+    amounts._remembered_amounts.cache_clear()
+    spec = spec_of(containers=[container(requests={"cpu": "250m"})] * containers)
+    # The caller may change the answer.
+    pod_amounts(spec).clear()
+    assert pod_amounts(spec) == {"cpu": Fraction(containers, 4)}
+    assert amounts._remembered_amounts.cache_info().currsize == remembered
 
 
 def test_unreadable_amounts_name_their_resource() -> None:

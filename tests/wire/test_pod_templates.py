@@ -11,10 +11,11 @@ import yaml
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.wire.manifests import every_pod, in_namespace
 from scheduler_ext.wire.objects import read_manifests, read_pods
-from tests.kube_objects import gpu_node, node, pod
+from tests.kube_objects import Json, pod
+from tests.wire.decoded_pods import decoded
 
 SPEC = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2"}}}]}
-TEMPLATE = {"metadata": {"labels": {"app": "x"}, "annotations": {"a": "b"}}, "spec": SPEC}
+TEMPLATE: Json = {"metadata": {"labels": {"app": "x"}, "annotations": {"a": "b"}}, "spec": SPEC}
 
 
 def workload(kind: str, spec: Any, name: str = "w", **more: Any) -> dict[str, Any]:
@@ -32,10 +33,8 @@ def read(*objects: Any) -> list[tuple[str, int | None]]:
 
 WORKLOADS = [
     pytest.param(workload("Deployment", {"replicas": 3, "template": TEMPLATE}), [("w", 3)], id="Deployment"),
-    pytest.param(workload("StatefulSet", {"template": TEMPLATE}), [("w", 1)], id="StatefulSet"),
     pytest.param(workload("ReplicaSet", {"replicas": 0, "template": TEMPLATE}), [("w", 0)], id="ReplicaSet"),
     pytest.param(workload("DaemonSet", {"template": TEMPLATE}), [("w", None)], id="DaemonSet"),
-    pytest.param(workload("Job", {"template": TEMPLATE, "parallelism": 4}), [("w", 4)], id="Job"),
     pytest.param(
         workload("Job", {"parallelism": 4, "completions": 2, "template": TEMPLATE}),
         [("w", 2)],
@@ -138,18 +137,13 @@ def test_templates_are_found_at_usual_places(
 ) -> None:
     assert read(manifest) == expected
     assert read({"kind": "List", "items": [manifest]}) == expected
-    assert [(each.name, each.copies) for each in read_manifests(json.dumps(manifest).encode())] == expected
 
 
 def test_a_pod_of_a_template_has_what_the_template_says_and_the_name_of_its_workload() -> None:
-    (read_pod,) = read_pods(yaml.safe_dump(workload("Deployment", {"template": TEMPLATE})).encode())
-    assert read_pod.metadata is not None
-    assert (read_pod.metadata.namespace, read_pod.metadata.name) == ("team", "w")
-    assert (read_pod.metadata.labels, read_pod.metadata.annotations) == ({"app": "x"}, {"a": "b"})
-    assert read_pod.spec is not None
-    (container,) = read_pod.spec.containers or [None]
-    assert container is not None
-    assert (container.name, read_pod.status) == ("main", None)
+    (found,) = read_pods(yaml.safe_dump(workload("Deployment", {"template": TEMPLATE})).encode())
+    assert found == decoded(
+        TEMPLATE | {"metadata": TEMPLATE["metadata"] | {"name": "w", "namespace": "team"}}
+    )
 
 
 def test_an_answer_says_that_its_pod_is_of_a_template() -> None:
@@ -167,23 +161,16 @@ def test_an_answer_says_that_its_pod_is_of_a_template() -> None:
 
 
 def test_other_objects_beside_workloads_are_skipped() -> None:
-    service = {"kind": "Service", "metadata": {"name": "s"}, "spec": {"selector": {"app": "x"}}}
-    crd = {
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "c"},
-        "spec": {"schema": {"properties": {"spec": {"properties": {"containers": {"type": "array"}}}}}},
-    }
+    service = workload("Service", {"selector": {"app": "x"}})
+    properties = {"spec": {"properties": {"containers": {"type": "array"}}}}
+    crd = workload("CustomResourceDefinition", {"schema": {"properties": properties}})
     budget = {"kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {}}
-    deployment = workload("Deployment", {"template": TEMPLATE})
-    assert read(service, crd, budget, deployment, {"kind": "Pod"} | pod("p")) == [("w", 1), ("p", 1)]
+    assert read(service, crd, budget, workload("Job", {"template": TEMPLATE}), pod("p")) == [
+        ("w", 1),
+        ("p", 1),
+    ]
     with pytest.raises(InventoryError, match="a Service has no pod template with containers"):
         read(service)
-
-
-@pytest.mark.parametrize("item", [node("n"), gpu_node("n", [])], ids=["Node", "GPUNode"])
-def test_an_inventory_is_no_file_of_pods(item: dict[str, Any]) -> None:
-    with pytest.raises(InventoryError, match=r"^a (GPU)?Node is no Pod; "):
-        read(workload("Deployment", {"template": TEMPLATE}), item)
 
 
 def test_workloads_of_one_name_give_their_pods_two() -> None:
@@ -208,36 +195,27 @@ def test_a_mistake_in_a_template_is_named_with_its_place() -> None:
         read(workload("Job", {"template": wrong}))
 
 
-@pytest.mark.parametrize("replicas", [None, "three", True])
+@pytest.mark.parametrize("replicas", ["three", True])
 def test_an_invalid_number_of_replicas_is_one(replicas: Any) -> None:
     assert read(workload("Mine", {"replicas": replicas, "template": TEMPLATE})) == [("w", 1)]
 
 
 def test_all_pods_of_a_workload_come_to_a_simulation() -> None:
-    manifests = read_manifests(
-        yaml.safe_dump_all(
-            [
-                workload("Deployment", {"replicas": 3, "template": TEMPLATE}),
-                workload("DaemonSet", {"template": TEMPLATE}, name="d"),
-                workload("Job", {"template": TEMPLATE}, name="j"),
-                workload("ReplicaSet", {"replicas": 0, "template": TEMPLATE}, name="none"),
-            ]
-        ).encode()
-    )
-    assert [each.metadata.name for each in every_pod(manifests) if each.metadata] == [
-        "w-0",
-        "w-1",
-        "w-2",
-        "d",
-        "j",
+    objects = [
+        workload("Deployment", {"replicas": 3, "template": TEMPLATE}),
+        workload("DaemonSet", {"template": TEMPLATE}, name="d"),
+        workload("Job", {"template": TEMPLATE}, name="j"),
+        workload("ReplicaSet", {"replicas": 0, "template": TEMPLATE}, name="none"),
     ]
+    manifests = read_manifests(yaml.safe_dump_all(objects).encode())
+    names = [each.metadata.name for each in every_pod(manifests) if each.metadata]
+    assert names == ["w-0", "w-1", "w-2", "d", "j"]
 
 
-@pytest.mark.parametrize("replicas", [0, 100_001, 2**63])
+@pytest.mark.parametrize("replicas", [0, 100_001])
 def test_a_simulation_of_too_many_pods_or_none_is_refused(replicas: int) -> None:
-    manifests = read_manifests(
-        json.dumps(workload("Job", {"parallelism": replicas, "template": TEMPLATE})).encode()
-    )
+    job = workload("Job", {"parallelism": replicas, "template": TEMPLATE})
+    manifests = read_manifests(json.dumps(job).encode())
     with pytest.raises(InventoryError, match=r"\d+ pods by its replicas; give 1 to 100000"):
         every_pod(manifests)
 
@@ -263,7 +241,7 @@ def test_the_search_is_bounded() -> None:
         read_pods(json.dumps(wide).encode())
 
 
-@pytest.mark.parametrize("depth", [900, 970, 990, 1000])
+@pytest.mark.parametrize("depth", [900, 1000])
 def test_objects_of_any_depth_are_read_or_refused(depth: int) -> None:
     text = '{"kind": "Mine", "metadata": {"name": "n"}, "a": ' + '{"a":' * depth + "1" + "}" * depth + "}"
     with pytest.raises(InventoryError):

@@ -116,26 +116,11 @@ def test_fields_of_another_release_are_skipped_on_every_level() -> None:
     assert read_reservation(json.dumps(body).encode()).intents == (ONE,)
 
 
-@pytest.mark.parametrize(
-    "found",
-    [
-        pytest.param({"metadata": {"name": "n1", "resourceVersion": "9"}}, id="without a spec"),
-        pytest.param(
-            {
-                "metadata": {
-                    "name": "n1",
-                    "resourceVersion": "9",
-                    "ownerReferences": [{"kind": "Team", "uid": "u"}],
-                    "labels": {"a": "b"},
-                },
-                "spec": {"intents": [], "later": 1},
-            },
-            id="fields of others",
-        ),
-    ],
-)
-def test_without_intents(found: Json) -> None:
-    assert read_reservation(json.dumps(found).encode()) == Reservation("n1", None, "9", ())
+@pytest.mark.parametrize("spec", [{}, {"spec": {"intents": []}}])
+def test_without_intents(spec: Json) -> None:
+    metadata = {"name": "n1", "resourceVersion": "9", "ownerReferences": [{"kind": "Team", "uid": "u"}]}
+    found = read_reservation(json.dumps({"metadata": metadata} | spec).encode())
+    assert found == Reservation("n1", None, "9", ())
 
 
 def changed(path: tuple[str | int, ...], to: Any) -> Json:
@@ -155,7 +140,6 @@ def changed(path: tuple[str | int, ...], to: Any) -> Json:
 @pytest.mark.parametrize(
     ("path", "to", "problem"),
     [
-        pytest.param(("podUID",), None, "podUID", id="of no pod"),
         pytest.param(("pod",), None, "missing required field `pod`", id="without the pod's amounts"),
         pytest.param(("pod", "priority"), 2**31, "spec.intents[0].pod.priority: ", id="of too high a one"),
         pytest.param(("pod", "shares"), [], "spec.intents[0].pod: it holds nei", id="that holds nothing"),
@@ -175,7 +159,6 @@ def changed(path: tuple[str | int, ...], to: Any) -> Json:
             id="twice",
         ),
         pytest.param(("pod", "shares", 0, "memoryMiB"), 0, "shares[0].memoryMiB: ", id="a share of nothing"),
-        pytest.param(("pod", "shares", 0, "memoryMiB"), 10**12, "shares[0].memoryMiB: ", id="absurdly large"),
         pytest.param(
             ("pod", "shares", 0, "container"), "main", "two shares of one container", id="of one container"
         ),
@@ -198,7 +181,7 @@ def test_one_unreadable_intent_breaks_the_whole(path: tuple[str | int, ...], to:
     assert problem in str(error.value)
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"\xff", b"[]"])
+@pytest.mark.parametrize("body", [b"<html>", b"\xff", b"[]"])
 def test_values_that_are_no_object(body: bytes) -> None:
     with pytest.raises(ClusterError, match="GPUReservation"):
         read_reservation(body)

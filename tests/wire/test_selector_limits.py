@@ -31,13 +31,11 @@ def doubled(times: int) -> str:
 HOSTILE = [
     pytest.param("", id="no text"),
     pytest.param(nested("(", "true", ")"), id="deep parentheses"),
-    pytest.param(nested("[", "1", "]"), id="deep lists"),
     pytest.param(nested("{1:", "1", "}"), id="deep maps"),
     pytest.param("1" + "+1" * 5_000 + " == 1", id="a sum of 5,000 terms"),
     pytest.param("device.driver" + ".a" * 5_000, id="a path of 5,000 steps"),
     pytest.param("true" + "?true:true" * 1_000, id="1,000 conditions"),
     pytest.param(nested("size(", "[]", ")"), id="deep calls"),
-    pytest.param("'a'" + ".lowerAscii()" * 700, id="700 methods"),
     pytest.param(doubled(14), id="a string that doubles 14 times"),
     pytest.param(doubled(25), id="a string that doubles 25 times"),
     pytest.param("'aaaa'" + ".replace('', 'bbbbbbbbbb')" * 12 + " == ''", id="replacements that grow"),
@@ -64,18 +62,20 @@ def test_a_hostile_expression_ends_and_admits_nothing(expression: str) -> None:
     assert selector.problem is None or ("\n" not in selector.problem and len(selector.problem) < 400)
 
 
-@pytest.mark.parametrize("size", [10_240, 10_239])
-def test_an_expression_of_10_kib_is_evaluated(size: int) -> None:
-    assert DeviceSelector([" " * (size - 4) + "true"]).admits(DEVICE) is True
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pytest.param(" " * 10_236 + "true", id="of 10 KiB"),
+        pytest.param(" && ".join(["device.driver == 'gpu.nvidia.com'"] * 250), id="of 250 parts"),
+    ],
+)
+def test_a_long_expression_is_evaluated(expression: str) -> None:
+    assert DeviceSelector([expression]).admits(DEVICE) is True
 
 
-def test_a_long_conjunction_is_evaluated() -> None:
-    assert DeviceSelector([" && ".join(["device.driver == 'gpu.nvidia.com'"] * 250)]).admits(DEVICE) is True
-
-
-@pytest.mark.parametrize("expressions", [[None], [7], [b"true"], [["true"]], [{}]])
-def test_an_expression_that_is_no_text_is_a_problem(expressions: list[Any]) -> None:
-    selector = DeviceSelector(expressions)
+@pytest.mark.parametrize("expression", [None, b"true", ["true"]])
+def test_an_expression_that_is_no_text_is_a_problem(expression: Any) -> None:
+    selector = DeviceSelector([expression])
     assert selector.problem == "selectors[0].cel.expression: it is no text: write a CEL expression"
     assert selector.admits(DEVICE) is None
 
@@ -85,27 +85,33 @@ def test_more_than_32_expressions_are_a_problem() -> None:
     assert DeviceSelector(["true"] * 33).admits(DEVICE) is None
 
 
+ATTRIBUTES: dict[str, Any] = {
+    "half of a surrogate pair": "\ud800",
+    "an integer of 65 bits": 2**63,
+    "a float": 1.5,
+    "null": None,
+    "a list": ["a"],
+    "a longer string than Kubernetes stores": "a" * 129,
+}
+CAPACITIES: list[Any] = ["80GB", "", "1e99", 5, "9" * 65]
+
+
 @pytest.mark.parametrize(
-    "value",
+    "device",
     [
-        pytest.param("\ud800", id="half of a surrogate pair"),
-        pytest.param(2**63, id="an integer of 65 bits"),
-        pytest.param(1.5, id="a float"),
-        pytest.param(None, id="null"),
-        pytest.param(["a"], id="a list"),
-        pytest.param("a" * 129, id="a longer string than Kubernetes stores"),
+        *(
+            pytest.param(DeviceFacts("gpu.nvidia.com", {"odd": value, "type": "gpu"}, {}), id=name)
+            for name, value in ATTRIBUTES.items()
+        ),
+        *(
+            pytest.param(DeviceFacts("gpu.nvidia.com", {"type": "gpu"}, {"memory": text}), id=f"{text!r}")
+            for text in CAPACITIES
+        ),
     ],
 )
-def test_an_unreadable_attribute_is_unknown_where_it_is_read(value: Any) -> None:
-    device = DeviceFacts("gpu.nvidia.com", {"odd": value, "type": "gpu"}, {})
-    assert DeviceSelector([f"{GPU}.odd == 'x'"]).answer(device).outcome is Outcome.UNKNOWN
-    assert DeviceSelector([f"{GPU}.type == 'gpu'"]).admits(device) is True
-
-
-@pytest.mark.parametrize("text", ["80GB", "", "1e99", 5, "9" * 65])
-def test_an_unreadable_capacity_is_unknown_where_it_is_read(text: Any) -> None:
-    device = DeviceFacts("gpu.nvidia.com", {"type": "gpu"}, {"memory": text})
-    read = "device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('1'))"
+def test_an_unreadable_value_is_unknown_where_it_is_read(device: DeviceFacts) -> None:
+    memory = "device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('1'))"
+    read = memory if device.capacity else f"{GPU}.odd == 'x'"
     assert DeviceSelector([read]).answer(device).outcome is Outcome.UNKNOWN
     assert DeviceSelector([f"{GPU}.type == 'gpu'"]).admits(device) is True
 

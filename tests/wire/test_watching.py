@@ -40,7 +40,6 @@ class TestPages:
     @pytest.mark.parametrize(
         "body",
         [
-            pytest.param(page([], resourceVersion="12"), id="no items"),
             pytest.param(page(None, resourceVersion="12", **{"continue": ""}), id="null items"),
             pytest.param(b'{"metadata":{"resourceVersion":"12","continue":null}}', id="no such field"),
         ],
@@ -64,10 +63,8 @@ class TestPages:
     @pytest.mark.parametrize(
         "body",
         [
-            pytest.param(b"", id="nothing"),
             pytest.param(b"<html>", id="no JSON"),
             pytest.param(b"[]", id="no object"),
-            pytest.param(b'{"items":[{"metadata":{"name":"a"', id="half of one"),
             pytest.param(b'{"items":7}', id="items that are none"),
             pytest.param(b'{"items":[{"metadata":{"name":"\xff"}}]}', id="bytes that are no text"),
             pytest.param(b'{"items":[{"metadata":7}]}', id="an object without a head"),
@@ -79,7 +76,7 @@ class TestPages:
 
 
 class TestEvents:
-    @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
+    @pytest.mark.parametrize("kind", ["ADDED", "A_KIND_OF_THE_FUTURE"])
     def test_a_change(self, kind: str) -> None:
         event = NODES.event(line(kind, node("a")))
         assert (event.kind, event.resource_version) == (kind, "7")
@@ -94,25 +91,14 @@ class TestEvents:
         event = NODES.event(line("MODIFIED", {"metadata": {"name": "a", "uid": "u"}, "spec": 7}))
         assert event == Event("MODIFIED", "7", Broken("a", "u", "spec: Expected `object | null`, got `int`"))
 
-    @pytest.mark.parametrize(
-        ("status", "expected"),
-        [
-            pytest.param(
-                b'{"kind":"Status","code":410,"reason":"Expired","message":"too old"}',
-                Status(410, "Expired", "too old"),
-                id="a status",
-            ),
-            pytest.param(b'{"code":"x"}', Status(message='{"code":"x"}'), id="a status that is none"),
-        ],
-    )
-    def test_an_error(self, status: bytes, expected: Status) -> None:
-        assert NODES.event(b'{"type":"ERROR","object":%s}' % status) == Event("ERROR", "", expected)
+    def test_an_error(self) -> None:
+        body = b'{"type":"ERROR","object":{"code":410,"reason":"Expired","message":"too old"}}'
+        assert NODES.event(body) == Event("ERROR", "", Status(410, "Expired", "too old"))
 
     @pytest.mark.parametrize(
         "body",
         [
             pytest.param(b"x", id="no JSON"),
-            pytest.param(b'{"type":"ADDED","object":{"metadata"', id="half of one"),
             pytest.param(b'{"type":7}', id="a type that is none"),
             pytest.param(b'{"type":"ADDED","object":7}', id="an object that is none"),
             pytest.param(b'{"type":"ADDED","object":{"metadata":{"name":"\xff"}}}', id="no text"),
@@ -122,9 +108,6 @@ class TestEvents:
         with pytest.raises(ClusterError, match=r"^not a readable watch event: "):
             NODES.event(body)
 
-    def test_a_kind_of_event_from_the_future_is_read(self) -> None:
-        assert NODES.event(line("TOUCHED", node("a"))).kind == "TOUCHED"
-
 
 @pytest.mark.parametrize(
     ("body", "expected"),
@@ -132,10 +115,10 @@ class TestEvents:
         pytest.param(
             b'{"code":403,"reason":"Forbidden","message":"no"}', Status(403, "Forbidden", "no"), id="one"
         ),
+        pytest.param(b'{"code":"x"}', Status(message='{"code":"x"}'), id="a status that is none"),
         pytest.param(b"<html>bad gateway", Status(message="<html>bad gateway"), id="a proxy's page"),
         pytest.param(b"\xff", Status(message="\ufffd"), id="bytes that are no text"),
         pytest.param(b"null", Status(message="null"), id="null"),
-        pytest.param(b"", Status(message=""), id="nothing"),
     ],
 )
 def test_the_status_of_a_refusal(body: bytes, expected: Status) -> None:

@@ -41,29 +41,9 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     ("text", "value"),
     [
         pytest.param("", None, id="nothing is null"),
-        pytest.param("~", None, id="a tilde"),
-        pytest.param("NULL", None, id="null"),
-        pytest.param("True", True, id="a truth"),
-        pytest.param("on", True, id="on"),
-        pytest.param("No", False, id="no"),
-        pytest.param("y", "y", id="y alone is text"),
-        pytest.param("tRUE", "tRUE", id="so is any other spelling"),
-        pytest.param("0", 0, id="zero"),
-        pytest.param("-17", -17, id="a negative number"),
-        pytest.param("1_000", 1000, id="with underscores"),
-        pytest.param("010", 8, id="octal"),
-        pytest.param("0x1F", 31, id="hexadecimal"),
-        pytest.param("0b11", 3, id="binary"),
-        pytest.param("0o10", "0o10", id="octal of YAML 1.2 is text"),
-        pytest.param("09", "09", id="no octal"),
-        pytest.param("1.5", 1.5, id="a float"),
-        pytest.param(".5", 0.5, id="without a zero"),
-        pytest.param("6.8523e+5", 685230.0, id="with an exponent"),
-        pytest.param("1e3", "1e3", id="an exponent without a point is text"),
         pytest.param("1:30", "1:30", id="a number to the base of 60 is text"),
         pytest.param("190:20:30.15", "190:20:30.15", id="so is a float to the base of 60"),
-        pytest.param("2026-11-20", "2026-11-20", id="a date is text"),
-        pytest.param("2026-13-45", "2026-13-45", id="also one that does not exist"),
+        pytest.param("2026-13-45", "2026-13-45", id="a date is text"),
         pytest.param("'1'", "1", id="quoted values are text"),
         pytest.param("!!str 1", "1", id="so are values tagged as text"),
         pytest.param("! 1", "1", id="by either tag"),
@@ -90,13 +70,17 @@ def test_every_scalar_is_read_or_refused_in_one_line(text: str) -> None:
         refusal(whole)
 
 
+SAME = """
+a, 1, -1, +1, -17, 0.5, 1., 1.e+5, 6.8523e+5, _1, 1_, 1_000, 0b1, 0b11, yes, No, on, Off, y, ~, null,
+NULL, <, +.5, -0x1f, 0x1F, 0777, 010, 0o10, 08, 1e5, 1.5e3, .e1, .5, +, ., '-', -., 1__0, 0x, 0b, 0_7, -0, 0,
+00, 1.5e-3, -1_0.5, True, tRUE, yEs, nULL, N, 0.1.2, 1.2e+, 0x1g, 1-2
+"""
+
+
+@pytest.mark.usefixtures("parser")
 def test_values_are_those_of_pyyaml_where_json_has_them() -> None:
-    text = """
-    [a, 1, -1, +1, 0.5, 1., 1.e+5, _1, 1_, 0b1, yes, Off, null, <, +.5, -0x1f, 0777, 08, 1e5, 1.5e3, .e1, +]
-    """
-    assert value_of(text) == yaml.safe_load(text)
-    text = "[., '-', -., 1__0, 0x, 0b, 0_7, -0, 00, 1.5e-3, -1_0.5, yEs, nULL, N, 0.1.2, 1.2e+, 0x1g, 1-2]"
-    assert value_of(text) == yaml.safe_load(text)
+    read, expected = value_of(f"[{SAME}]"), yaml.safe_load(f"[{SAME}]")
+    assert [(value, type(value)) for value in read] == [(value, type(value)) for value in expected]
 
 
 @pytest.mark.usefixtures("parser")
@@ -114,12 +98,9 @@ def test_a_key_of_a_configuration_is_there_once(text: str) -> None:
     assert list(json_documents(text.encode(), FILE))
 
 
-def test_own_keys_beside_a_merge_key_are_there_once() -> None:
-    text = "a: &a {b: 1, c: 2}\nd: {<<: *a, b: 3}\n"
-    assert value_of(text, CONFIGURATION)["d"] == {"b": 3, "c": 2}
-
-
-def test_merge_keys_of_files_are_read_as_by_pyyaml() -> None:
+@pytest.mark.parametrize("limits", [FILE, CONFIGURATION], ids=["a file", "a configuration"])
+def test_merge_keys_are_read_as_by_pyyaml(limits: Limits) -> None:
+    """A key beside a merge key is there once."""
     text = """
 base: &base {a: 1, b: {c: 2}}
 other: &other {a: 9, d: 3}
@@ -129,7 +110,7 @@ both: {<<: [*base, *other], e: 4}
 nested: &nested {<<: *base, x: 1}
 twice: {<<: *nested}
 """
-    assert value_of(text) == yaml.safe_load(text)
+    assert value_of(text, limits) == yaml.safe_load(text)
 
 
 @pytest.mark.usefixtures("parser")
@@ -145,9 +126,6 @@ def test_aliases_of_files_repeat_values_and_keys() -> None:
     [
         pytest.param("a: &a x\nb: *a\n", "YAML, line 2: alias 'a'", id="an alias"),
         pytest.param("a: &a x\nb: {*a : 1}\n", "YAML, line 2: alias 'a'", id="an alias as a key"),
-        pytest.param(
-            "a: &a x\nb: [c,*a]\n", "YAML, line 2: alias 'a'", id="an alias without a space before it"
-        ),
         pytest.param("a: {<<: {b: c}}\n", "YAML, line 1: merge key <<", id="a merge key"),
         pytest.param("%TAG !a! b\n---\na: b\n", "YAML: directive '%TAG !a! b'", id="a directive"),
         pytest.param("a: b\n...\n%YAML 1.1\n---\n", "YAML: directive '%YAML 1.1'", id="a later directive"),
@@ -159,13 +137,7 @@ def test_unneeded_yaml_in_a_posted_manifest_is_refused(text: str, problem: str) 
     assert refusal(text, POSTED).startswith(problem)
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        pytest.param("a: [" + "x," * 60 + "]", 1, id="of a list"),
-        pytest.param("---\n" * 60, 52, id="of documents"),
-    ],
-)
+@pytest.mark.parametrize(("text", "line"), [("a: [" + "x," * 60 + "]", 1), ("---\n" * 60, 52)])
 @pytest.mark.usefixtures("parser")
 def test_more_values_than_the_limit_are_refused(text: str, line: int) -> None:
     assert refusal(text, replace(POSTED, values=50)).startswith(f"YAML, line {line}: more than 50 values")
@@ -173,12 +145,8 @@ def test_more_values_than_the_limit_are_refused(text: str, line: int) -> None:
 
 def test_an_anchor_alone_and_text_with_stars_are_read_of_posted_manifests() -> None:
     text = "a: &a x\nb: '*a'\nc: [\"*.example\", 2*3]\nd: |\n  *a\n  << : b\n"
-    assert value_of(text, POSTED) == {
-        "a": "x",
-        "b": "*a",
-        "c": ["*.example", "2*3"],
-        "d": "*a\n<< : b\n",
-    }
+    read = {"a": "x", "b": "*a", "c": ["*.example", "2*3"], "d": "*a\n<< : b\n"}
+    assert value_of(text, POSTED) == read
 
 
 @pytest.fixture(scope="module", params=["inventory", "pods", "posted", "configuration"])
@@ -208,25 +176,10 @@ def test_repetition_by_aliases_is_bounded_by_memory_not_by_number() -> None:
     assert "aliases unfold to more than 1 MiB" in refusal(alias_bomb(6, 10), CONFIGURATION)
 
 
-def test_anchors_of_a_large_inventory_are_read() -> None:
-    """5,000 nodes with eight GPUs each, all described once."""
-    described = {f"field{i}": "some value" for i in range(25)}
-    head = "".join(f"gpu{i}: &gpu{i} {json.dumps(described)}\n" for i in range(8))
-    node = f"- devices: [{', '.join(f'*gpu{i}' for i in range(8))}]\n"
-    read = value_of(head + "nodes:\n" + node * 5000)
-    assert read["nodes"][4999]["devices"] == [described] * 8
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le-bom"])
-def test_files_of_other_encodings_are_read_by_their_mark(encoding: str) -> None:
-    text = "kind: Node\nname: größe\n"
-    body = b"\xff\xfe" + text.encode("utf-16-le") if encoding.endswith("bom") else text.encode(encoding)
-    assert [json.loads(document) for _, document in json_documents(body)] == [
-        {"kind": "Node", "name": "größe"}
-    ]
-    as_json = json.dumps({"name": "größe"}, ensure_ascii=False)
-    body = as_json.encode(encoding.removesuffix("-le-bom"))
-    ((_, document),) = json_documents(body)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("text", ["name: größe\n", '{"name": "größe"}'], ids=["YAML", "JSON"])
+def test_files_of_other_encodings_are_read_by_their_mark(text: str, encoding: str) -> None:
+    ((_, document),) = json_documents(text.encode(encoding))
     assert json.loads(document) == {"name": "größe"}
 
 

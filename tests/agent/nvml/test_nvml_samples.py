@@ -14,11 +14,11 @@ from tests.agent.nvml_mock.presets import a100_80gb_mig, h100
 IDLE = Samples(0, 0, 60.0, 34, 345, (), False, frozenset())
 # Values that a GPU may not have, and the calls behind them.
 CALLS = {
-    "power_watts": ("nvmlDeviceGetPowerUsage",),
-    "temperature_celsius": ("nvmlDeviceGetTemperature",),
-    "sm_clock_mhz": ("nvmlDeviceGetClockInfo",),
-    "throttle_reasons": ("nvmlDeviceGetCurrentClocksEventReasons",),
-    "busy_pids": ("nvmlDeviceGetProcessUtilization",),
+    "power_watts": "nvmlDeviceGetPowerUsage",
+    "temperature_celsius": "nvmlDeviceGetTemperature",
+    "sm_clock_mhz": "nvmlDeviceGetClockInfo",
+    "throttle_reasons": "nvmlDeviceGetCurrentClocksEventReasons",
+    "busy_pids": "nvmlDeviceGetProcessUtilization",
 }
 
 
@@ -68,10 +68,9 @@ def test_a_clock_that_was_ahead_hides_no_process(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("code", [pytest.param(3, id="not supported"), pytest.param(4, id="not permitted")])
-def test_a_value_that_this_gpu_does_not_have(rig: Rig, name: str, code: int) -> None:
+def test_a_value_that_this_gpu_does_not_have(rig: Rig, name: str) -> None:
     gpu = h100()
-    gpu.faults = dict.fromkeys(CALLS[name], code)
+    gpu.faults = {CALLS[name]: 3}
     assert rig.device(gpu).samples == replace(IDLE, **{name: None})
 
 

@@ -120,10 +120,8 @@ def test_an_nvml_that_forgot_itself_is_initialised_at_once(rig: Rig) -> None:
     assert rig.node.calls()["nvmlInitWithFlags"] == 1
 
 
-def test_one_initialisation_for_the_life_of_the_process(rig: Rig) -> None:
-    for _ in range(5):
-        rig.read(a100_80gb_mig(0), h100(1))
-    assert rig.node.calls()["nvmlInitWithFlags"] == 1
+def test_a_closed_source_leaves_nothing(rig: Rig) -> None:
+    rig.read(a100_80gb_mig(0), h100(1))
     rig.source.close()
     rig.source.close()
     calls = rig.node.calls()
@@ -167,10 +165,9 @@ def test_a_host_without_the_library(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("code", [3, 999])
 @pytest.mark.parametrize("function", ["nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2"])
-def test_an_unreadable_version_is_absent(rig: Rig, function: str, code: int) -> None:
-    rig.node.faults = {function: code}
+def test_an_unreadable_version_is_absent(rig: Rig, function: str) -> None:
+    rig.node.faults = {function: 999}
     reading = rig.read(t4())
     assert (reading.problem, len(reading.devices)) == (None, 1)
     assert (reading.driver_version is None) != (reading.cuda_version is None)

@@ -1,4 +1,4 @@
-"""A GPU that waits for a reset in NVML, and one that had it."""
+"""Errors of a GPU's memory, a GPU that waits for a reset in NVML, and one that had it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def changed(gpu: FakeGpu, **fields: object) -> FakeGpu:
     ("gpu", "pending", "action"),
     [
         pytest.param(changed(h100(), action=None), False, None, id="a driver without recovery actions"),
-        pytest.param(changed(h100(), action=1), True, 1, id="a driver that asks for a reset"),
         pytest.param(changed(h100(), action=2), True, 2, id="a driver that asks for a reboot"),
         pytest.param(changed(h100(), remapped="3,2,1,0"), True, 0, id="rows to be remapped"),
         pytest.param(changed(t4(), retirement=1), True, 0, id="pages to be retired"),
@@ -76,4 +75,44 @@ def test_a_driver_that_is_away_is_no_reset(rig: Rig) -> None:
 
 
 def test_a_library_without_the_new_functions(old_rig: Rig) -> None:
-    assert old_rig.device(t4()).reset_pending is False
+    device = old_rig.device(t4())
+    assert (device.reset_pending, device.ecc_errors, device.faults) == (False, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("gpu", "faults"),
+    [
+        pytest.param(changed(t4(), retirement=1), ("page retirement pending",), id="pages wait for a reset"),
+        pytest.param(t4(), (), id="no pages do"),
+        pytest.param(changed(h100(), remapped="0,9,0,1"), ("row remapping failed",), id="no row is left"),
+        pytest.param(h100(), (), id="no row was ever remapped"),
+    ],
+)
+def test_faults_of_the_memory(rig: Rig, gpu: FakeGpu, faults: tuple[str, ...]) -> None:
+    assert rig.device(gpu).faults == faults
+
+
+def test_a_failed_remapping_is_not_forgotten_where_it_cannot_be_asked(rig: Rig) -> None:
+    gpu = changed(h100(), remapped="0,9,0,1")
+    rig.device(gpu)
+    gpu.faults = {"nvmlDeviceGetRemappedRows": 3}
+    assert rig.device().faults == ("row remapping failed",)
+    gpu.faults, gpu.remapped = {}, "0,0,0,0"
+    assert rig.device().faults == ()
+
+
+def test_ecc_errors_are_reported_as_they_come(rig: Rig) -> None:
+    gpu = h100()
+    told = []
+    # Errors before the first reading are not reported; a reset sets the count back.
+    for gpu.ecc in (7, 7, 8, 8, 0, 2):
+        told.append(rig.device(gpu).ecc_errors)
+    assert told == [0, 0, 1, 0, 0, 2]
+
+
+def test_without_ecc_there_are_no_errors(rig: Rig) -> None:
+    gpu = changed(h100(), ecc=None)
+    device = rig.device(gpu)
+    assert (device.ecc_errors, device.faults) == (0, ())
+    gpu.ecc = 3
+    assert rig.device().ecc_errors == 0

@@ -27,22 +27,20 @@ def reported(reading: NodeReading) -> tuple[DeviceReading, ...]:
 
 
 def restarted(rig: Rig, *gpus: FakeGpu) -> None:
-    """Another agent, which knows the earlier agent's report of the node with these GPUs."""
-    known = reported(rig.read(*gpus))
+    """Another agent, which knows the earlier agent's report of the node with these GPUs, if any."""
+    known = reported(rig.read(*gpus)) if gpus else ()
     rig.source.close()
     rig.source = NvmlSource(rig.library, lambda: rig.now_s)
     rig.source.remember(known)
 
 
-@pytest.mark.parametrize("gpu", [a100_80gb_mig(), h100(), rtx_pro_6000(), t4()], ids=lambda gpu: gpu.name)
+@pytest.mark.parametrize("gpu", [h100(), rtx_pro_6000(), t4()], ids=lambda gpu: gpu.name)
 def test_a_report_is_read_back_as_it_was_written(rig: Rig, gpu: FakeGpu) -> None:
     reading = rig.read(gpu)
     (known,) = reported(reading)
-    again = node_status(NodeReading((known,)), {}, Health(), 0).devices or []
-    before = node_status(reading, {}, Health(), 0).devices or []
-    assert [device.but(memory=device.memory.but(used_mib=None, reserved_mib=None)) for device in before] == [
-        again[0]
-    ]
+    (again,) = node_status(NodeReading((known,)), {}, Health(), 0).devices or []
+    (before,) = node_status(reading, {}, Health(), 0).devices or []
+    assert again == before.but(memory=before.memory.but(used_mib=None, reserved_mib=None))
 
 
 def test_a_gpu_that_was_lost_before_it_began(rig: Rig) -> None:
@@ -61,8 +59,7 @@ def test_a_gpu_that_was_lost_before_it_began(rig: Rig) -> None:
 def test_facts_that_it_learns_only_after_a_reading(rig: Rig) -> None:
     lost, well = h100(0), t4(1)
     known = reported(rig.read(lost, well))
-    rig.source.close()
-    rig.source = NvmlSource(rig.library, lambda: rig.now_s)
+    restarted(rig)
     lost.faults = NO_HANDLE
     assert [device.uuid for device in rig.read().devices] == [well.uuid]
     rig.source.remember(known)

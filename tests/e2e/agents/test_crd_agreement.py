@@ -8,18 +8,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 
-from tests.agent.gpunode_reports import (
-    instance,
-    profile,
-    reader_refusal,
-    with_mig,
-    with_summary,
-)
-from tests.agent.odd_reports import statuses
+from tests.agent.gpunode_reports import profile, reader_refusal, statuses, with_summary
 from tests.e2e.agents.gpunode_api import GpuNodes, install
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.kube_objects import Json, gpu, holder
-from tests.wire.reports.gpunode_status import FULL, changed
+from tests.wire.reports.gpunode_status import FULL, changed, instance, with_mig
 from tests.wire.reports.test_gpunode import nulls
 
 NODE = "agreement"

@@ -21,8 +21,7 @@ from scheduler_ext.core.intree.affinity import Taint, Toleration
 from scheduler_ext.wire.dra.claim_object import ClaimObject, read_claim
 from scheduler_ext.wire.dra.class_object import ClassObject, read_class
 from scheduler_ext.wire.dra.slice_object import SliceObject, read_slice
-
-Json = dict[str, Any]
+from tests.kube_objects import Json
 
 FULL_ASK = DeviceAsk("c", ("true",), (Toleration("k", "Exists", "", ""),), (("memory", "10Gi"),))
 
@@ -69,13 +68,8 @@ def test_slice() -> None:
         },
     }
     found = read_slice(decoded(body, SliceObject))
-    assert (found.name, found.node, found.pool, found.generation, found.slices) == (
-        "slice",
-        "node",
-        "node",
-        3,
-        2,
-    )
+    assert (found.name, found.node, found.pool) == ("slice", "node", "node")
+    assert (found.generation, found.slices) == (3, 2)
     assert found.counters == {("set", "slices"): 8}
     (gpu,) = found.devices
     assert gpu.facts.attributes == {
@@ -108,11 +102,7 @@ def test_slice() -> None:
                     "capacity": {"requests": {"memory": "10Gi"}},
                 }
             },
-            (
-                Requested(
-                    DeviceAsk("c", ("true",), (Toleration("k", "Exists", "", ""),), (("memory", "10Gi"),)), 4
-                ),
-            ),
+            (Requested(FULL_ASK, 4),),
             (),
             id="selectors, tolerations and capacity",
         ),

@@ -1,4 +1,4 @@
-"""A GPUNode status with every field of the schema, and functions that read it or change a field."""
+"""Statuses of GPUNodes: one with every field of the schema, small ones with MIG, and how they are read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.objects import assemble, read_objects
-from tests.kube_objects import Json
+from tests.kube_objects import Json, gpu
 
 FULL: Json = {
     "reportedAt": "2026-11-20T13:10:16Z",
@@ -68,6 +68,21 @@ FULL: Json = {
         }
     ],
 }
+
+
+def instance(
+    uuid: str = "MIG-a",
+    start: int | None = 0,
+    size: int | None = 1,
+    profile: str = "1g.10gb",
+    **more: Any,
+) -> Json:
+    return {"uuid": uuid, "profile": profile, "start": start, "size": size} | more
+
+
+def with_mig(*instances: Json, **mig: Any) -> Json:
+    """The status of one A100 in MIG mode."""
+    return {"devices": [gpu(0, mig={"enabled": True, "gridSize": 8, "instances": [*instances]} | mig)]}
 
 
 def read(status: Json | None, previous: NodeInfo | None = None) -> NodeInfo:

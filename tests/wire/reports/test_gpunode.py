@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
 
 from scheduler_ext.core.gpu.gpu import Holder, Memory, MigInstance
-from tests.kube_objects import Json, gpu
-from tests.wire.reports.gpunode_status import FULL, changed, read, report_of
+from scheduler_ext.wire.gpunode import read_gpu_node
+from scheduler_ext.wire.report import CORDONED_ANNOTATION, read_report
+from tests.kube_objects import Json, gpu, gpu_node
+from tests.wire.reports.gpunode_status import FULL, changed, instance, read, report_of, with_mig
 
 
 def test_the_full_schema_is_read() -> None:
@@ -33,68 +36,40 @@ def test_the_full_schema_is_read() -> None:
     assert device.holders == (Holder("u1", "ns", "p", "main", 4000), Holder(None, "ns", "q"))
 
 
+REQUIRED = {"devices", "uuid", "index", "memory", "totalMiB"}
+
+
 def nulls(value: Any) -> Any:
     """The value with every optional field null."""
-    required = {
-        "uuid",
-        "index",
-        "memory",
-        "totalMiB",
-        "profile",
-        "start",
-        "size",
-        "name",
-        "starts",
-        "maxInstances",
-        "devices",
-    }
     if isinstance(value, list):
         return [nulls(item) for item in value]
     if isinstance(value, dict):
-        return {key: nulls(item) if key in required else None for key, item in value.items()}
+        return {key: nulls(item) if key in REQUIRED else None for key, item in value.items()}
     return value
 
 
-def test_null_is_absent_everywhere() -> None:
-    minimal = {"devices": [{"uuid": "GPU-0", "index": 0, "memory": {"totalMiB": 81920}}]}
-    assert report_of(nulls(FULL)) == report_of(minimal)
-
-
-def test_absent_fields_have_the_plain_meaning() -> None:
+def test_null_is_absent_and_absent_fields_have_the_plain_meaning() -> None:
     report = report_of({"devices": [{"uuid": "GPU-0", "index": 0, "memory": {"totalMiB": 81920}}]})
+    assert report_of(nulls(FULL)) == report
     assert (report.mig_strategy, report.sharing_strategy, report.replicas) == ("none", "none", 1)
     (device,) = report.devices
     assert device.healthy
     assert (device.vendor, device.memory, device.holders) == ("nvidia", Memory(81920), ())
-    assert device.memory.unaccounted_mib is None
 
 
 def test_unknown_fields_are_tolerated_on_every_level() -> None:
     status = copy.deepcopy(FULL)
     device = status["devices"][0]
-    for part in (
-        status,
-        device,
-        device["memory"],
-        device["mig"],
-        device["mig"]["profiles"][0],
-        device["holders"][0],
-    ):
+    mig = device["mig"]
+    for part in (status, device, device["memory"], mig, mig["profiles"][0], device["holders"][0]):
         part["fromTheFuture"] = {"any": ["thing", 1, None]}
     assert report_of(status) == report_of(FULL)
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
-        pytest.param({}, id="an empty status"),
-        pytest.param({"devices": None}, id="null devices and no sequence"),
-    ],
-)
-def test_an_unwritten_gpunode_is_no_report(status: Json | None) -> None:
+@pytest.mark.parametrize("status", [{}, {"devices": None}])
+def test_an_unwritten_gpunode_is_no_report(status: Json) -> None:
     node = read(status)
-    assert node.report is None
-    assert node.freshness == "Missing"
+    assert (node.report, node.freshness) == (None, "Missing")
 
 
 def test_a_report_of_no_devices_is_a_report() -> None:
@@ -113,7 +88,6 @@ SMALL = {"memory": {"totalMiB": 15360}}
         pytest.param(
             {"model": None, "product": "NVIDIA A100-PCIE"}, "A100-80GB", (8, 0), id="else the memory"
         ),
-        pytest.param({"model": None, "product": "Foo 9000"}, "FOO-9000", None, id="an unknown product"),
         pytest.param({"model": None, "product": None}, "UNKNOWN", None, id="nothing at all"),
         pytest.param(
             SMALL | {"model": "T4", "computeCapability": "12.1"}, "T4", (12, 1), id="the reported capability"
@@ -144,21 +118,6 @@ def test_the_mig_strategy_is_implied_where_it_is_absent(status: Json, strategy: 
     assert report_of(status).mig_strategy == strategy
 
 
-@pytest.mark.parametrize(
-    ("spelling", "profile"),
-    [
-        ("1g.10gb", "1g.10gb"),
-        ("1G.10GB", "1g.10gb"),
-        ("1g.10gb.me", "1g.10gb+me"),
-        ("1g.10gb+me", "1g.10gb+me"),
-    ],
-)
-def test_profiles_are_read_in_every_spelling(spelling: str, profile: str) -> None:
-    mig = {"enabled": True, "instances": [{"uuid": "MIG-a", "profile": spelling, "start": 0, "size": 1}]}
-    (device,) = report_of({"devices": [gpu(0, mig=mig)]}).devices
-    assert device.mig.instances[0].profile == profile
-
-
 def test_without_placements_of_its_own_a_device_has_those_of_the_table() -> None:
     (device,) = report_of({"devices": [gpu(0, mig={"enabled": True})]}).devices
     assert device.mig.geometry is not None
@@ -168,10 +127,52 @@ def test_without_placements_of_its_own_a_device_has_those_of_the_table() -> None
 
 
 def test_profiles_without_starts_cannot_be_placed_and_are_left_out() -> None:
-    profiles = [
-        *FULL["devices"][0]["mig"]["profiles"],
-        {"name": "7g.80gb", "size": 8, "starts": [], "maxInstances": 1},
-    ]
-    geometry = report_of(changed("devices[0].mig.profiles", profiles)).devices[0].mig.geometry
+    placed = FULL["devices"][0]["mig"]["profiles"]
+    whole = {"name": "7g.80gb", "size": 8, "starts": [], "maxInstances": 1}
+    geometry = report_of(changed("devices[0].mig.profiles", [*placed, whole])).devices[0].mig.geometry
     assert geometry is not None
-    assert geometry.profile("7g.80gb") is None
+    assert [profile.name for profile in geometry.profiles] == ["1g.10gb", "3g.40gb"]
+
+
+def instances(*profiles: str, model: str = "A100-80GB") -> tuple[MigInstance, ...]:
+    """Instances without places, which only root may read."""
+    found = [instance(f"MIG-{i}", None, None, profile) for i, profile in enumerate(profiles)]
+    return report_of({"devices": [gpu(0, model=model, mig={"instances": found})]}).devices[0].mig.instances
+
+
+def test_without_a_place_the_profile_says_the_size() -> None:
+    found = instances("3G.40GB", "1g.10gb.me")
+    assert found == (MigInstance("MIG-0", "3g.40gb", None, 4), MigInstance("MIG-1", "1g.10gb+me", None, 1))
+    assert [each.mask for each in found] == [0, 0]
+
+
+def test_instances_of_an_unknown_model_count_as_one_each() -> None:
+    assert [each.size for each in instances("1g.5gb", "3g.20gb", model="Foo")] == [1, 1]
+
+
+def test_a_place_and_none_do_not_overlap() -> None:
+    (device,) = report_of(
+        with_mig(instance("MIG-a", 0, 4, "3g.40gb"), instance("MIG-b", None, None, "3g.40gb"))
+    ).devices
+    assert [each.start for each in device.mig.instances] == [0, None]
+
+
+def test_instances_of_a_gpu_that_does_not_say_are_mig() -> None:
+    assert report_of(with_mig(instance(), enabled=None)).devices[0].mig.enabled
+
+
+@pytest.mark.parametrize(
+    ("annotations", "uuids"),
+    [
+        pytest.param(None, [], id="no annotations"),
+        pytest.param({CORDONED_ANNOTATION: "GPU-1", "other": "GPU-0"}, ["GPU-1"], id="one"),
+        pytest.param({CORDONED_ANNOTATION: " GPU-0 ,\n GPU-1,"}, ["GPU-0", "GPU-1"], id="spaces around them"),
+        pytest.param({CORDONED_ANNOTATION: "GPU-9, nonsense"}, [], id="none of this node"),
+    ],
+)
+def test_an_operator_cordons_gpus_by_an_annotation(annotations: Json | None, uuids: list[str]) -> None:
+    found = gpu_node("n", [gpu(i) for i in range(3)])
+    found["metadata"]["annotations"] = annotations
+    report = read_report(read_gpu_node(json.dumps(found).encode()))
+    assert report is not None
+    assert [device.uuid for device in report.devices if device.cordoned] == uuids
