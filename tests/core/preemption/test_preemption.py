@@ -125,6 +125,12 @@ def test_whole_gpus(info: NodeInfo, request_: GpuRequest, victims: str | None) -
     ("info", "request_", "victims"),
     [
         pytest.param(
+            shares(on_share("stays", 33_728, 0, 500), on_share("a", 40_000, 0), count=1),
+            share(40_000),
+            "a",
+            id="room for the share exactly",
+        ),
+        pytest.param(
             shares(on_share("a", 70_000, 0, devices={}), on_share("b", 70_000, 1)),
             share(60_000),
             "a",
