@@ -48,11 +48,6 @@ MIG_RESOURCES = (
 NODE_NAMES = ("m", "c", "x", "a", "t", "k", "z", "b", "p", "f", "s", "d")
 
 
-def share_asks(max_running: int = 3) -> SearchStrategy[ShareAsk]:
-    """Shares of up to `max_running` running containers and two init ones, at least one in all."""
-    return _share_asks(max_running)
-
-
 @cache
 def _up_to(count: int) -> SearchStrategy[list[int]]:
     """The maximum number of sizes."""
@@ -67,7 +62,8 @@ def _starts(running: int) -> SearchStrategy[list[int]]:
 
 @cache
 @st.composite
-def _share_asks(draw: DrawFn, max_running: int) -> ShareAsk:
+def share_asks(draw: DrawFn, max_running: int = 3) -> ShareAsk:
+    """Shares of up to `max_running` running containers and two init ones, at least one in all."""
     sizes = draw(_up_to(max_running))
     running = tuple((CONTAINERS[i], mib) for i, mib in enumerate(sizes))
     if running and not draw(one_in(3)):

@@ -151,25 +151,6 @@ def test_a_new_inventory_is_seen_at_once() -> None:
     assert extender.snapshot.generation == before.generation + 2
 
 
-def test_answers_change_no_snapshot() -> None:
-    extender = extender_on(*CLUSTER)
-    before = extender.snapshot
-    first = [extender.filter(names_body(asking, KNOWN), until()).body for asking in ASKS]
-    assert [extender.filter(names_body(asking, KNOWN), until()).body for asking in ASKS] == first
-    assert extender.snapshot is before
-
-
-def test_one_pods_answer_is_not_anothers() -> None:
-    extender = extender_on(*CLUSTER)
-    exclusive = {"gpu.scheduler-ext.io/model": "T4"}
-    for _ in range(2):
-        assert len(filtered(extender, names_body(pod("a", {WHOLE: "1"}), KNOWN))[0]) == 8
-        assert (
-            len(filtered(extender, names_body(pod("a", {WHOLE: "1"}, annotations=exclusive), KNOWN))[0]) == 3
-        )
-        assert len(filtered(extender, names_body(pod("a", {WHOLE: "2"}), KNOWN))[0]) == 4
-
-
 def test_a_hundred_thousand_long_names_are_answered() -> None:
     names = [f"{i:06}".ljust(253, "x") for i in range(100_000)]
     extender = extender_on(gpu_node(names[77], [gpu(0)]))

@@ -133,17 +133,6 @@ def test_a_publication_makes_remembered_answers_void(asking: Json) -> None:
     assert fitting(extender, asking) == before
 
 
-def test_a_node_that_changed_is_seen_as_it_is_now() -> None:
-    """Its pods are the same; the GPU that they hold is sick."""
-    extender = running(*cluster()).extender
-    asking = pod("small", {SHARE: "10000"})
-    assert fitting(extender, asking, ["n0"]) == ["n0"]
-    sick = share_node("n0", 1)
-    sick[0]["status"]["devices"][0]["health"] = {"state": "Unhealthy", "reason": "XID 79"}
-    extender.update_nodes({"n0": infos_of(*sick, WAITS)["n0"]})
-    assert fitting(extender, asking, ["n0"]) == []
-
-
 def test_a_node_is_seen_as_it_is_now_where_only_another_gpu_changed() -> None:
     """The nominated pod keeps its place, and is known there by the same GPU as before."""
     extender = running(*share_node("n0", 2), WAITS).extender

@@ -42,10 +42,6 @@ def wishes(limits: Json, **annotations: str) -> Json:
     return pod("p", limits, annotations={ANNOTATION + k.replace("_", "-"): v for k, v in annotations.items()})
 
 
-def held(count: str = "1", resource: str = WHOLE) -> Json:
-    return pod("other", {resource: count}, on="n")
-
-
 def sick_node(count: int, sick: int) -> list[Json]:
     """A node as the kubelet describes it: sick GPUs are in the capacity alone."""
     there = node("n", {WHOLE: str(count - sick)})
@@ -55,6 +51,12 @@ def sick_node(count: int, sick: int) -> list[Json]:
     return [gpu_node("n", devices), there]
 
 
+def plain(**spec: Any) -> list[Json]:
+    """A node with a GPU."""
+    return [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, **spec)]
+
+
+ONE = pod("p", {WHOLE: "1"})
 ROWS = [
     pytest.param(
         pod("p", {WHOLE: "2"}),
@@ -63,23 +65,18 @@ ROWS = [
         id="a sick GPU that a device plugin has withdrawn from the capacity as well",
     ),
     pytest.param(
-        pod("p", {WHOLE: "1"}),
+        ONE,
         [gpu_node("n", [gpu(0, health=SICK)]), node("n", {WHOLE: "0"})],
         "curable",
         id="a sick GPU, the only one, of which the Node shows nothing any more",
     ),
     pytest.param(
         wishes({WHOLE: "1"}, min_cuda="13.0"),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
+        plain(),
         "unknown",
         id="a driver that does not say its CUDA version",
     ),
-    pytest.param(
-        pod("p", {WHOLE: "x"}),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
-        "incurable",
-        id="an invalid request",
-    ),
+    pytest.param(pod("p", {WHOLE: "x"}), plain(), "incurable", id="an invalid request"),
     pytest.param(
         pod("p", {TWO_G: "1"}),
         [node("n", {WHOLE: "0", TWO_G: "3"}, labels=MIXED)],
@@ -99,69 +96,44 @@ ROWS = [
         id="GPUs of a model that nothing names",
     ),
     pytest.param(
-        pod("p", {WHOLE: "1"}),
+        ONE,
         [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "0"})],
         "unknown",
         id="a device plugin that has yet to start",
     ),
-    pytest.param(pod("p", {WHOLE: "1"}), [node("n")], "incurable", id="a node without GPUs"),
+    pytest.param(ONE, [node("n")], "incurable", id="a node without GPUs"),
     pytest.param(
-        pod("p", {WHOLE: "1"}),
-        [
-            gpu_node("n", [gpu(0)]),
-            node("n", {WHOLE: "1"}, taints=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]),
-        ],
+        ONE,
+        plain(taints=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]),
         "curable",
         id="a node that is being removed",
     ),
     pytest.param(
-        pod("p", {WHOLE: "1"}),
-        [
-            gpu_node("n", [gpu(0)]),
-            node("n", {WHOLE: "1"}, taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}]),
-        ],
+        ONE,
+        plain(taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}]),
         "incurable",
         id="a taint that stays",
     ),
     pytest.param(
-        pod("p", {WHOLE: "1"}),
-        [
-            gpu_node("n", [gpu(0)]),
-            node(
-                "n", {WHOLE: "1"}, taints=[{"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}]
-            ),
-        ],
+        ONE,
+        plain(taints=[{"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}]),
         "curable",
         id="a node whose network still starts",
     ),
-    pytest.param(
-        pod("p", {WHOLE: "1"}),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, unschedulable=True)],
-        "curable",
-        id="a cordoned node",
-    ),
+    pytest.param(ONE, plain(unschedulable=True), "curable", id="a cordoned node"),
     pytest.param(
         pod("p", {WHOLE: "1"}, nodeSelector={"kubernetes.io/hostname": "n"}),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"kubernetes.io/hostname": "n"}), held()],
+        [*plain(labels={"kubernetes.io/hostname": "n"}), pod("other", {WHOLE: "1"}, on="n")],
         "incurable",
         id="a pod for one node alone",
     ),
     pytest.param(
         pod("p", {WHOLE: "1", "cpu": "40"}),
-        [
-            gpu_node("n", [gpu(0)]),
-            node("n", {WHOLE: "1"}),
-            pod("other", {"cpu": "40"}, on="n"),
-        ],
+        [*plain(), pod("other", {"cpu": "40"}, on="n")],
         "curable",
         id="CPU that another pod holds",
     ),
-    pytest.param(
-        pod("p", {WHOLE: "1", "cpu": "65"}),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
-        "incurable",
-        id="more CPU than the node has",
-    ),
+    pytest.param(pod("p", {WHOLE: "1", "cpu": "65"}), plain(), "incurable", id="more CPU than the node has"),
 ]
 
 

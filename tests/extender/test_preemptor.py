@@ -10,7 +10,7 @@ from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget, Selector
 from scheduler_ext.core.preemption.preemption import Preemption
-from scheduler_ext.extender import places, preemptor
+from scheduler_ext.extender import preemptor
 from scheduler_ext.wire.config import Configuration, PreemptionSection
 from tests.extender.preempting import (
     WHOLE,
@@ -184,17 +184,6 @@ class TestAPlaceOnItsWay:
         assert preempt(extender, other, {"second": uids("b")}) == {"second": ["b"]}
         extender.places.forget("uid-other")
         extender.preemptor._refused.expire(time.monotonic() + 601)
-        assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
-
-    def test_where_it_was_named_before_its_departure_was_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(places, "BEHIND_S", 600.0)
-        extender = extender_on(*self.FIRST, self.LOW)
-        assert preempt(extender, self.ASKING, {"first": uids("a")}) == {"first": ["a"]}
-        assert preempt(extender, self.WAITING, {"second": uids("b")}) == {}
-        other = nominated(asks_shares("other", 60_000), "first")
-        assert preempt(extender, other, {"second": uids("b")}) == {"second": ["b"]}
-        extender.places.forget("uid-other")
-        monkeypatch.setattr(places, "BEHIND_S", 0.0)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
 
 

@@ -275,3 +275,18 @@ def test_a_pod_that_asks_no_gpu_fits_everywhere_equally_well(cluster: Sequence[N
 def test_a_cluster_without_gpus_is_decided_too(request_: GpuRequest, infos: list[NodeInfo]) -> None:
     decision = filter_nodes(request_, snapshot_of(infos), Policy())
     assert set(decision.totals.tolist()) == {-np.inf}
+
+
+# A pod's annotations only restrict its nodes: they give it nothing.
+OF_THE_POD = ("units", "shares", "priority", "cpu_milli", "by_container")
+
+
+@given(clusters(), several_requests)
+def test_a_pod_that_fits_with_annotations_fits_without(
+    cluster: Sequence[NodeInfo], asked: list[GpuRequest]
+) -> None:
+    snapshot = snapshot_of(cluster)
+    for request in asked:
+        plain = replace(GpuRequest(), **{key: getattr(request, key) for key in OF_THE_POD})
+        fits = filter_nodes(request, snapshot, Policy()).verdict == FITS
+        assert not (fits & (filter_nodes(plain, snapshot, Policy()).verdict != FITS)).any()

@@ -119,11 +119,6 @@ def test_mig_resources_name_their_profile(resource: str, profile: str) -> None:
     assert request_of(app({resource: "1"})).units == (UnitAsk(resource, 1, profile),)
 
 
-@pytest.mark.parametrize("text", ["8192", "8Ki"])
-def test_every_notation_of_a_share_counts_mib(text: str) -> None:
-    assert request_of(app({SHARE: text})).shares == ShareAsk((("app", 8192),))
-
-
 def test_zero_asks_nothing() -> None:
     request = request_of(app({WHOLE: "0", MIG: "0", SHARE: "0"}))
     assert not request.asks_gpu

@@ -1,4 +1,4 @@
-"""User annotations: every legal value, and the message for others."""
+"""User annotations: every legal value, in words too, and the message for others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scheduler_ext.core.request.request import (
     parse_request,
 )
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.core.request.wishes import unknown_annotations
+from scheduler_ext.core.request.wishes import Wishes, parse_wishes, unknown_annotations, wishes_in_words
 
 PREFIX = "gpu.scheduler-ext.io/"
 
@@ -113,3 +113,21 @@ def test_unknown_annotations_are_found_but_do_nothing() -> None:
     }
     assert unknown_annotations(annotations) == [PREFIX + "min-memmory", PREFIX + "modle"]
     assert parsed({"modle": "T4"}) == parsed({})
+
+
+IN_WORDS = [
+    pytest.param({"model": "H100, A100-80GB"}, ["model H100 or A100-80GB"], id="models are alternatives"),
+    pytest.param({"min-memory": "40Gi"}, ["at least 40960 MiB"], id="memory is in MiB"),
+    pytest.param({"min-compute-capability": "8"}, ["min-compute-capability 8.0"], id="a capability has dots"),
+    pytest.param({"min-cuda": "12.4"}, ["min-cuda 12.4"], id="a CUDA version has dots"),
+    pytest.param({"strategy": "spread"}, ["strategy spread"], id="a wish without words shows key and value"),
+    pytest.param(
+        {"strategy": "binpack", "model": "T4"}, ["model T4", "strategy binpack"], id="in the order of fields"
+    ),
+]
+
+
+@pytest.mark.parametrize(("annotations", "words"), IN_WORDS)
+def test_wishes_in_words(annotations: dict[str, str], words: list[str]) -> None:
+    wishes = parse_wishes({PREFIX + key: value for key, value in annotations.items()})
+    assert wishes_in_words(Wishes(**wishes)) == words  # type: ignore[arg-type]
