@@ -258,13 +258,11 @@ def clusters(draw: DrawFn, max_kinds: int = 4) -> tuple[NodeInfo, ...]:
     return tuple(replace(info, name=name) for info, name in zip(nodes, NODE_NAMES, strict=False))
 
 
-def resolved(infos: Sequence[NodeInfo], headroom_percent: int = 10) -> dict[str, Node]:
+def resolved(infos: Sequence[NodeInfo]) -> dict[str, Node]:
     """Nodes by name with the states that follow."""
-    return {info.name: resolve(info, RESOURCES, headroom_percent) for info in infos}
+    return {info.name: resolve(info, RESOURCES, 10) for info in infos}
 
 
-def snapshot_of(
-    infos: Sequence[NodeInfo], headroom_percent: int = 10, workload: Workload = UNKNOWN
-) -> Snapshot:
+def snapshot_of(infos: Sequence[NodeInfo], workload: Workload = UNKNOWN) -> Snapshot:
     """The snapshot of these nodes, where such pods are expected."""
-    return build_snapshot(resolved(infos, headroom_percent), 1, forecast=Forecast(workload, ()))
+    return build_snapshot(resolved(infos), 1, forecast=Forecast(workload, ()))

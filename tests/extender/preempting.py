@@ -98,11 +98,11 @@ def preempt_body(asking: Json, proposed: Json, *, whole_pods: bool = False) -> b
 
 
 def preempt(
-    extender: Extender, asking: Json, proposed: Json, *, whole_pods: bool = False, within_s: float = 60.0
+    extender: Extender, asking: Json, proposed: Json, *, whole_pods: bool = False
 ) -> dict[str, list[str]]:
     """The victims by node, by name; the node's violations come last if there are any."""
     body = preempt_body(asking, proposed, whole_pods=whole_pods)
-    reply = json.loads(extender.preemptor.preempt(body, time.monotonic() + within_s).body)
+    reply = json.loads(extender.preemptor.preempt(body, until()).body)
     return {
         name: [each["UID"].removeprefix("uid-") for each in victims["Pods"]]
         + ([f"{victims['NumPDBViolations']} violated"] if victims["NumPDBViolations"] else [])

@@ -96,16 +96,6 @@ def test_an_invalid_pod_fits_nowhere_and_is_no_error() -> None:
     assert scored(extender, names_body(asking, names)) == [(name, 0) for name in names]
 
 
-def test_json_of_the_wrong_type_is_the_callers_fault() -> None:
-    body = names_body(pod("p", {WHOLE: True}), ["a100-0"])
-    for verb in (extender_on(*CLUSTER).filter, extender_on(*CLUSTER).prioritize):
-        with pytest.raises(
-            RequestError, match=r"^Pod\.spec: container 'main': nvidia\.com/gpu: expected"
-        ) as refusal:
-            verb(body, until())
-        assert refusal.value.status == 400
-
-
 def test_a_valid_pod_has_no_problem() -> None:
     answer = extender_on(*CLUSTER).filter(names_body(ASKS[0], ["a100-0", "sick", "cpu"]), until())
     assert answer == Answer(
@@ -113,27 +103,33 @@ def test_a_valid_pod_has_no_problem() -> None:
     )
 
 
-def test_without_an_inventory_nothing_is_decided() -> None:
-    extender = Extender(Configuration())
-    assert extender.snapshot is None
-    for verb in (extender.filter, extender.prioritize):
-        with pytest.raises(RequestError, match="no inventory yet") as refusal:
-            verb(names_body(ASKS[0], ["a"]), until())
-        assert refusal.value.status == 503
+ASKED = names_body(ASKS[0], ["a100-0"])
+WRONG_TYPE = names_body(pod("p", {WHOLE: True}), ["a100-0"])
 
 
-def test_past_the_deadline_nothing_is_answered() -> None:
-    extender = extender_on(*CLUSTER)
-    for verb in (extender.filter, extender.prioritize):
-        with pytest.raises(RequestError, match="deadline exceeded") as refusal:
-            verb(names_body(ASKS[0], ["a100-0"]), time.monotonic() - 0.001)
-        assert refusal.value.status == 503
-
-
-def test_bodies_that_are_no_request_are_400() -> None:
-    with pytest.raises(RequestError) as refusal:
-        extender_on(*CLUSTER).filter(b"{", until())
-    assert refusal.value.status == 400
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+@pytest.mark.parametrize(
+    ("extender", "body", "within_s", "status", "problem"),
+    [
+        pytest.param(Extender(Configuration()), ASKED, 60, 503, "no inventory yet", id="no inventory yet"),
+        pytest.param(extender_on(*CLUSTER), ASKED, -0.001, 503, "deadline exceeded", id="past the deadline"),
+        pytest.param(extender_on(*CLUSTER), b"{", 60, 400, "", id="a body that is no request"),
+        pytest.param(
+            extender_on(*CLUSTER),
+            WRONG_TYPE,
+            60,
+            400,
+            r"^Pod\.spec: container 'main': nvidia\.com/gpu: expected",
+            id="JSON of the wrong type",
+        ),
+    ],
+)
+def test_a_request_that_gets_no_answer(
+    extender: Extender, body: bytes, within_s: float, status: int, problem: str, verb: str
+) -> None:
+    with pytest.raises(RequestError, match=problem) as refusal:
+        getattr(extender, verb)(body, time.monotonic() + within_s)
+    assert refusal.value.status == status
 
 
 def test_a_new_inventory_is_seen_at_once() -> None:

@@ -338,15 +338,23 @@ class TestHowLong:
         clock.now += 1
         assert extender.places.of("uid-x0") is None
 
-    def test_one_that_left_already_has_to_be_gone(self) -> None:
-        objects = with_leaving(self.OBJECTS, "cheap")
-        extender = extender_on(*objects)
+    @pytest.mark.parametrize(
+        ("at_first", "refused"),
+        [
+            pytest.param(with_leaving(OBJECTS, "cheap"), False, id="it left already"),
+            pytest.param(OBJECTS, True, id="filter refused the pod, as the victim is gone there"),
+        ],
+    )
+    def test_until_the_victim_is_gone_where(self, at_first: Sequence[Json], refused: bool) -> None:
+        extender = extender_on(*at_first)
         clock = Clock(extender)
         assert preempt(extender, asks("x0"), {"n": uids("cheap")}) == {"n": ["cheap"]}
-        tell(extender, *objects)
+        if refused:
+            assert filtered(extender, nominated(asks("x0"), "n"), ["n"])[0] == []
+        tell(extender, *with_leaving(self.OBJECTS, "cheap"))
         clock.now += BEHIND_S
         assert extender.places.of("uid-x0") is not None
-        tell(extender, *without(objects, "cheap"))
+        tell(extender, *without(self.OBJECTS, "cheap"))
         clock.now += BEHIND_S
         assert extender.places.of("uid-x0") is None
 
@@ -406,20 +414,6 @@ class TestAPlaceThatFilterRefuses:
         assert filtered(extender, asks("x1"), ["n"])[0] == []
         clock.now += 2
         assert filtered(extender, asks("x1"), ["n"])[0] == (["n"] if names else [])
-
-    def test_is_kept_until_they_are_gone_that_preempt_named(self) -> None:
-        """The watch first shows the victims' deletion."""
-        objects = (*whole_node("n", None), on_gpu("cheap", "n", 0))
-        extender = extender_on(*objects)
-        clock = Clock(extender)
-        assert preempt(extender, asks("x0"), {"n": uids("cheap")}) == {"n": ["cheap"]}
-        assert filtered(extender, self.WAITING, ["n"])[0] == []
-        tell(extender, *with_leaving(objects, "cheap"))
-        clock.now += BEHIND_S
-        assert extender.places.of("uid-x0") is not None
-        tell(extender, *without(objects, "cheap"))
-        clock.now += BEHIND_S
-        assert extender.places.of("uid-x0") is None
 
     def test_not_where_more_is_in_the_way(self) -> None:
         objects = (*self.OBJECTS, on_gpu("stays", "n", 5000))

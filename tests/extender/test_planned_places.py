@@ -53,15 +53,6 @@ class Planned:
         return filtered(self.extender, manifest, names)[0]
 
 
-def test_a_planned_place_is_kept_from_pods_of_no_higher_priority() -> None:
-    there = Planned()
-    there.plan("n0", asking("p", 5))
-    assert "n0" not in there.fitting(asking("lower", 0))
-    assert "n0" not in there.fitting(asking("equal", 5))
-    assert "n0" in there.fitting(asking("higher", 6))
-    assert there.fitting(asking("p", 5, "n0"), ["n0"]) == ["n0"]
-
-
 def test_room_that_a_gang_waits_for_is_no_place_of_its_member_yet() -> None:
     """A member without a gate that kube-scheduler tries meanwhile must not end what is kept for it."""
     there = Planned()

@@ -204,7 +204,6 @@ SHARES = (
     template("shares", {SHARE: SHARED_MIB}, SHARED),
     tagged(model="A100-80GB", memoryMiB=81920, **BY_SHARES),
 )
-SMALL = pod("p", {WHOLE: "1"}, annotations={f"{ANNOTATION}min-memory": "90Gi"})
 
 
 @pytest.mark.parametrize("tags", [False, True], ids=["of a node", "of tags"])
@@ -213,12 +212,9 @@ SMALL = pod("p", {WHOLE: "1"}, annotations={f"{ANNOTATION}min-memory": "90Gi"})
     [
         pytest.param(H100S, pod("p", {WHOLE: "2"}), "", id="its GPUs are free"),
         pytest.param(H100S, pod("p", {WHOLE: "3"}), SHORT, id="more GPUs than a node has"),
-        pytest.param(H100S, model("H100", {WHOLE: "1"}), "", id="its model"),
         pytest.param(H100S, model("T4", {WHOLE: "1"}), MODEL, id="another model"),
-        pytest.param(H100S, SMALL, "node(s) had GPUs too small", id="too little memory"),
         pytest.param(HALVES, pod("p", {HALF: "4"}), "", id="all its instances"),
         pytest.param(HALVES, pod("p", {HALF: "5"}), PLACES, id="more instances"),
-        pytest.param(HALVES, model("A100-80GB", {HALF: "1"}), "", id="the model of instances"),
         pytest.param(HALVES, model("H100", {HALF: "1"}), MODEL, id="instances of another model"),
         pytest.param(SHARES, pod("p", {SHARE: "73728"}), "", id="a share of a whole GPU"),
         pytest.param(SHARES, pod("p", {SHARE: "73729"}), MEMORY, id="a share that needs two GPUs"),

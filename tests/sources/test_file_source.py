@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +19,8 @@ from scheduler_ext.sources.inventory_file import read_nodes, read_nodes_apart
 from scheduler_ext.wire import files as files_module
 from scheduler_ext.wire.config import Configuration
 from tests.cluster.following import eventually
-from tests.kube_objects import gpu, gpu_node, inventory, names_body, pod
+from tests.extender.preempting import filtered
+from tests.kube_objects import gpu, gpu_node, inventory, pod
 
 
 class Served:
@@ -33,10 +32,7 @@ class Served:
         self.source = InventorySource(path, self.extender, ResourceNames())
 
     def fitting(self) -> list[str]:
-        body = names_body(pod("p", {"nvidia.com/gpu": "1"}), ["a", "b"])
-        names = json.loads(self.extender.filter(body, time.monotonic() + 60).body)["NodeNames"]
-        assert isinstance(names, list)
-        return names
+        return filtered(self.extender, pod("p", {"nvidia.com/gpu": "1"}), ["a", "b"])[0]
 
 
 @pytest.fixture
