@@ -79,6 +79,14 @@ def test_filter_gives_back_the_best_k_and_names_decide_only_among_equals(
     assert returned(decision, names, limit) == expected
 
 
+def test_a_pod_with_soft_preferences_gets_all_nodes() -> None:
+    names = ["a", "b", "c"]
+    snapshot = snapshot_of([replace(node(device(0)), name=name) for name in names])
+    for soft, count in ((False, 1), (True, 3)):
+        decision = filter_nodes(replace(ONE_GPU, soft_preferences=soft), snapshot, Policy())
+        assert len(returned(decision, names, 1)) == count
+
+
 @given(clusters(), requests(), st.integers(0, 6))
 def test_returned_rejected_and_withheld_are_all_names_and_share_none(
     cluster: Sequence[NodeInfo], request: GpuRequest, limit: int

@@ -74,6 +74,15 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             MigPlacement.reason,
             id="a held instance is none, though another could be created",
         ),
+        pytest.param(
+            node(device(0)), whole(min_compute_capability=(8, 0)), None, id="a capability that is met exactly"
+        ),
+        pytest.param(
+            NodeInfo("n", allocatable={}),
+            whole(resource="nvidia.com/gpu.shared"),
+            GpuCount.reason,
+            id="a node without GPUs has no sharing mode, and lacks shared ones",
+        ),
         pytest.param(NodeInfo("n"), whole(), FreshInventory.reason, id="the node is unknown"),
         pytest.param(
             NodeInfo("n", allocatable={}),
