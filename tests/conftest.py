@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 from itertools import chain, zip_longest
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
 import pytest
@@ -28,15 +29,10 @@ _WAITING = ("benchmarks", "cli", "cluster", "monitoring", "server", "sources")
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
 # For each change a quarter of the examples that CI tries (full), always the same ones.
-settings.register_profile(
-    "default", max_examples=20, derandomize=True, deadline=None, suppress_health_check=_QUIET
-)
-settings.register_profile(
-    "full", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_QUIET
-)
-settings.register_profile(
-    "long", max_examples=1000, derandomize=True, deadline=None, suppress_health_check=_QUIET
-)
+for name, examples in (("default", 20), ("full", 100), ("long", 1000)):
+    settings.register_profile(
+        name, max_examples=examples, derandomize=True, deadline=None, suppress_health_check=_QUIET
+    )
 settings.register_profile("fresh", max_examples=1000, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile("default")
 
@@ -77,23 +73,12 @@ def unsettled_heap() -> Iterator[None]:
         yield
 
 
-class _Deaths(logging.Handler):
-    """Collects the threads that die."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-
 @pytest.fixture(autouse=True)
 def deaths(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fails a test in which a background thread dies, unless it is marked `dies`."""
-    handler, logger = _Deaths(), logging.getLogger("scheduler_ext.background")
+    handler, logger = BufferingHandler(1000), logging.getLogger("scheduler_ext.background")
     logger.addHandler(handler)
     yield
     logger.removeHandler(handler)
     if request.node.get_closest_marker("dies") is None:
-        assert [logging.Formatter().format(record) for record in handler.records] == []
+        assert [logging.Formatter().format(record) for record in handler.buffer] == []

@@ -107,13 +107,13 @@ def claim_template(name: str, *requests: Json) -> Json:
     }
 
 
-def taint_rule(name: str, *, effect: str = "NoSchedule", **selector: str) -> Json:
+def taint_rule(name: str, **selector: str) -> Json:
     """A rule that taints the devices of a selector."""
     return {
         "apiVersion": API,
         "kind": "DeviceTaintRule",
         "metadata": {"name": name},
-        "spec": {"deviceSelector": selector, "taint": {"key": "example.com/sick", "effect": effect}},
+        "spec": {"deviceSelector": selector, "taint": {"key": "example.com/sick", "effect": "NoSchedule"}},
     }
 
 

@@ -127,22 +127,6 @@ def _is_offered(state: NodeState, ask: UnitAsk) -> bool:
     )
 
 
-def change_in_progress(state: NodeState, request: GpuRequest) -> bool:
-    return not state.changing
-
-
-def model(state: NodeState, request: GpuRequest) -> bool:
-    return _wish_holds(state, request, "model")
-
-
-def compute_capability(state: NodeState, request: GpuRequest) -> bool:
-    return _wish_holds(state, request, "compute-capability")
-
-
-def cuda(state: NodeState, request: GpuRequest) -> bool:
-    return state.cuda >= version_number(request.min_cuda)
-
-
 def total_memory(state: NodeState, request: GpuRequest) -> bool:
     if not _wish_holds(state, request, "total-memory"):
         return False
@@ -180,12 +164,8 @@ def health(state: NodeState, request: GpuRequest) -> bool:
     return True
 
 
-def gpu_count(state: NodeState, request: GpuRequest) -> bool:
-    return all(_is_enough(state, ask) for ask in request.units if ask.profile is None)
-
-
-def mig_placement(state: NodeState, request: GpuRequest) -> bool:
-    return all(_is_enough(state, ask) for ask in request.units if ask.profile is not None)
+def _are_enough(state: NodeState, request: GpuRequest, *, instances: bool) -> bool:
+    return all(_is_enough(state, ask) for ask in request.units if (ask.profile is not None) == instances)
 
 
 def _is_enough(state: NodeState, ask: UnitAsk) -> bool:
@@ -194,10 +174,6 @@ def _is_enough(state: NodeState, ask: UnitAsk) -> bool:
     if ask.by_claim:
         return all(limit > 0 for name, _, limit in state.limits if name == ask.resource)
     return available(state, ask.resource) >= ask.count
-
-
-def double_allocation(state: NodeState, request: GpuRequest) -> bool:
-    return not any(ask.resource in state.twice for ask in request.units)
 
 
 def free_memory(state: NodeState, request: GpuRequest) -> bool:
@@ -284,15 +260,15 @@ def peak_mib(shares: ShareAsk, slots: Sequence[object], slot: object) -> int:
 
 FILTERS: dict[str, Callable[[NodeState, GpuRequest], bool]] = {
     "fresh-inventory": fresh_inventory,
-    "change-in-progress": change_in_progress,
-    "model": model,
-    "compute-capability": compute_capability,
-    "cuda": cuda,
+    "change-in-progress": lambda state, request: not state.changing,
+    "model": lambda state, request: _wish_holds(state, request, "model"),
+    "compute-capability": lambda state, request: _wish_holds(state, request, "compute-capability"),
+    "cuda": lambda state, request: state.cuda >= version_number(request.min_cuda),
     "total-memory": total_memory,
     "sharing": sharing,
     "health": health,
-    "gpu-count": gpu_count,
-    "mig-placement": mig_placement,
-    "double-allocation": double_allocation,
+    "gpu-count": lambda state, request: _are_enough(state, request, instances=False),
+    "mig-placement": lambda state, request: _are_enough(state, request, instances=True),
+    "double-allocation": lambda state, request: all(ask.resource not in state.twice for ask in request.units),
     "free-memory": free_memory,
 }

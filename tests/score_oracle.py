@@ -280,14 +280,6 @@ def _value(state: NodeState, slot: Slot) -> float:
     return state.value or value_of(slot.model, {})
 
 
-def node_scarcity(state: NodeState, placed: Placed) -> float:
-    return 1 - host_scarcity(state, placed.cluster, placed.workload)
-
-
-def node_health(state: NodeState, placed: Placed) -> float:
-    return healthy_part(state)
-
-
 def priority(state: NodeState, placed: Placed) -> float:
     rank = len(str(abs(placed.request.priority))) * (1 if placed.request.priority > 0 else -1)
     stay = state.neighbours >= rank
@@ -307,11 +299,11 @@ SCORES: dict[str, Callable[[NodeState, Placed], float]] = {
     "tightness": tightness,
     "value": value,
     "model-scarcity": model_scarcity,
-    "node-scarcity": node_scarcity,
+    "node-scarcity": lambda state, placed: 1 - host_scarcity(state, placed.cluster, placed.workload),
     "best-fit": best_fit,
     "mig": mig,
     "model-preference": model_preference,
-    "health": node_health,
+    "health": lambda state, placed: healthy_part(state),
     "priority": priority,
     "spot": spot,
 }

@@ -48,11 +48,6 @@ MIG_RESOURCES = (
 NODE_NAMES = ("m", "c", "x", "a", "t", "k", "z", "b", "p", "f", "s", "d")
 
 
-def share_asks(max_running: int = 3) -> SearchStrategy[ShareAsk]:
-    """Shares of up to `max_running` running containers and two init ones, at least one in all."""
-    return _share_asks(max_running)
-
-
 @cache
 def _up_to(count: int) -> SearchStrategy[list[int]]:
     """The maximum number of sizes."""
@@ -67,7 +62,8 @@ def _starts(running: int) -> SearchStrategy[list[int]]:
 
 @cache
 @st.composite
-def _share_asks(draw: DrawFn, max_running: int) -> ShareAsk:
+def share_asks(draw: DrawFn, max_running: int = 3) -> ShareAsk:
+    """Shares of up to `max_running` running containers and two init ones, at least one in all."""
     sizes = draw(_up_to(max_running))
     running = tuple((CONTAINERS[i], mib) for i, mib in enumerate(sizes))
     if running and not draw(one_in(3)):
@@ -262,13 +258,11 @@ def clusters(draw: DrawFn, max_kinds: int = 4) -> tuple[NodeInfo, ...]:
     return tuple(replace(info, name=name) for info, name in zip(nodes, NODE_NAMES, strict=False))
 
 
-def resolved(infos: Sequence[NodeInfo], headroom_percent: int = 10) -> dict[str, Node]:
+def resolved(infos: Sequence[NodeInfo]) -> dict[str, Node]:
     """Nodes by name with the states that follow."""
-    return {info.name: resolve(info, RESOURCES, headroom_percent) for info in infos}
+    return {info.name: resolve(info, RESOURCES, 10) for info in infos}
 
 
-def snapshot_of(
-    infos: Sequence[NodeInfo], headroom_percent: int = 10, workload: Workload = UNKNOWN
-) -> Snapshot:
+def snapshot_of(infos: Sequence[NodeInfo], workload: Workload = UNKNOWN) -> Snapshot:
     """The snapshot of these nodes, where such pods are expected."""
-    return build_snapshot(resolved(infos, headroom_percent), 1, forecast=Forecast(workload, ()))
+    return build_snapshot(resolved(infos), 1, forecast=Forecast(workload, ()))

@@ -68,51 +68,36 @@ def test_policies_match_their_names(policy: str, best: str) -> None:
     assert explain(read_pods(SHARE_POD)[0], state, config)["best"] == [best]
 
 
-@pytest.fixture(scope="module")
-def kube_scheduler() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((CONFIG / "kube-scheduler.yaml").read_bytes())
-    return loaded
+KUBE_SCHEDULER: dict[str, Any] = yaml.safe_load((CONFIG / "kube-scheduler.yaml").read_bytes())
+(EXTENDER,) = KUBE_SCHEDULER["extenders"]
+MANAGED = [entry["name"] for entry in EXTENDER["managedResources"]]
 
 
-@pytest.fixture(scope="module")
-def extender(kube_scheduler: dict[str, Any]) -> dict[str, Any]:
-    (only,) = kube_scheduler["extenders"]
-    assert isinstance(only, dict)
-    return only
-
-
-@pytest.fixture(scope="module")
-def managed(extender: dict[str, Any]) -> list[str]:
-    return [entry["name"] for entry in extender["managedResources"]]
-
-
-def test_kube_scheduler_reads_v1_and_has_the_profile_pods_name(kube_scheduler: dict[str, Any]) -> None:
-    assert kube_scheduler["apiVersion"] == "kubescheduler.config.k8s.io/v1"
-    assert kube_scheduler["kind"] == "KubeSchedulerConfiguration"
-    assert [profile["schedulerName"] for profile in kube_scheduler["profiles"]] == ["gpu-scheduler"]
+def test_kube_scheduler_reads_v1_and_has_the_profile_pods_name() -> None:
+    assert KUBE_SCHEDULER["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+    assert KUBE_SCHEDULER["kind"] == "KubeSchedulerConfiguration"
+    assert [profile["schedulerName"] for profile in KUBE_SCHEDULER["profiles"]] == ["gpu-scheduler"]
     assert Configuration().scheduler_names == ["gpu-scheduler"]
+    # It looks at all nodes.
+    assert KUBE_SCHEDULER["percentageOfNodesToScore"] == 100
 
 
-def test_kube_scheduler_looks_at_all_nodes(kube_scheduler: dict[str, Any]) -> None:
-    assert kube_scheduler["percentageOfNodesToScore"] == 100
-
-
-def test_no_pod_is_evicted_before_the_extender_was_asked(kube_scheduler: dict[str, Any]) -> None:
+def test_no_pod_is_evicted_before_the_extender_was_asked() -> None:
     """kube-scheduler's own preemption is on, and would empty nodes that the extender refuses."""
-    (profile,) = kube_scheduler["profiles"]
+    (profile,) = KUBE_SCHEDULER["profiles"]
     assert profile["plugins"].keys() == {"multiPoint"}
     assert {each["name"] for each in profile["pluginConfig"]} == {"InterPodAffinity", "PodTopologySpread"}
-    assert kube_scheduler["extenders"][0]["preemptVerb"] == "preempt"
+    assert EXTENDER["preemptVerb"] == "preempt"
 
 
-def test_leadership_has_a_lease_of_its_own(kube_scheduler: dict[str, Any]) -> None:
-    election = kube_scheduler["leaderElection"]
+def test_leadership_has_a_lease_of_its_own() -> None:
+    election = KUBE_SCHEDULER["leaderElection"]
     assert election["leaderElect"] is True
     assert election["resourceName"] not in ("", "kube-scheduler")
 
 
-def test_the_extender_entry_is_as_the_server_needs_it(extender: dict[str, Any]) -> None:
-    assert {key: value for key, value in extender.items() if key != "managedResources"} == {
+def test_the_extender_entry_is_as_the_server_needs_it() -> None:
+    assert {key: value for key, value in EXTENDER.items() if key != "managedResources"} == {
         "urlPrefix": "http://127.0.0.1:8888",
         "filterVerb": "filter",
         "prioritizeVerb": "prioritize",
@@ -124,9 +109,9 @@ def test_the_extender_entry_is_as_the_server_needs_it(extender: dict[str, Any]) 
     }
 
 
-def test_kube_scheduler_waits_longer_than_we_decide(extender: dict[str, Any]) -> None:
+def test_kube_scheduler_waits_longer_than_we_decide() -> None:
     deadline_s = duration_s("decisionDeadline", Configuration().server.decision_deadline, 0, 60)
-    assert duration_s("httpTimeout", extender["httpTimeout"], 0, 60) > deadline_s
+    assert duration_s("httpTimeout", EXTENDER["httpTimeout"], 0, 60) > deadline_s
 
 
 def test_kube_scheduler_waits_longer_than_a_binding_may_take() -> None:
@@ -137,21 +122,19 @@ def test_kube_scheduler_waits_longer_than_a_binding_may_take() -> None:
     assert duration_s("httpTimeout", extender["httpTimeout"], 0, 60) > deadline_s
 
 
-def test_managed_resources_cover_the_default_names(managed: list[str]) -> None:
-    assert set(managed) >= {*DEFAULT_WHOLE, DEFAULT_SHARE}
+def test_managed_resources_cover_the_default_names() -> None:
+    assert set(MANAGED) >= {*DEFAULT_WHOLE, DEFAULT_SHARE}
 
 
-def test_managed_resources_cover_every_mig_profile_of_the_table_shared_or_not(managed: list[str]) -> None:
+def test_managed_resources_cover_every_mig_profile_of_the_table_shared_or_not() -> None:
     known = {
         resource_from_profile(profile.name)
         for _, profiles in FALLBACK_PROFILES.values()
         for profile in profiles
     }
-    assert {name for name in managed if "/mig-" in name} == known | {f"{name}.shared" for name in known}
+    assert {name for name in MANAGED if "/mig-" in name} == known | {f"{name}.shared" for name in known}
 
 
-def test_managed_resources_name_nothing_twice_and_leave_counting_to_kube_scheduler(
-    extender: dict[str, Any], managed: list[str]
-) -> None:
-    assert len(managed) == len(set(managed))
-    assert all(entry.keys() == {"name"} for entry in extender["managedResources"])
+def test_managed_resources_name_nothing_twice_and_leave_counting_to_kube_scheduler() -> None:
+    assert len(MANAGED) == len(set(MANAGED))
+    assert all(entry.keys() == {"name"} for entry in EXTENDER["managedResources"])

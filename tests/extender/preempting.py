@@ -1,4 +1,4 @@
-"""An extender over an inventory for preempt, and nodes of shares and of whole GPUs."""
+"""An extender over an inventory, its answers, and nodes of shares and of whole GPUs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.wire.config import Configuration, PreemptionSection
+from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, names_body, node, pod
 
@@ -17,17 +18,26 @@ ROOM_MIB = 73_728
 _DEVICE = "devices.gpu.scheduler-ext.io/main"
 
 
-def extender_on(*objects: Json, empty_victims: bool = False) -> Extender:
+def infos_of(*objects: Json) -> dict[str, NodeInfo]:
+    """The nodes of these objects."""
+    return dict(assemble(read_objects(inventory(*objects)), Configuration().resource_names()))
+
+
+def extender_on(*objects: Json, config: Configuration | None = None) -> Extender:
     """The extender that knows these objects."""
-    extender = Extender(Configuration(preemption=PreemptionSection(empty_victims=empty_victims)))
+    extender = Extender(config or Configuration())
     tell(extender, *objects)
     return extender
 
 
 def tell(extender: Extender, *objects: Json) -> None:
     """From now on these objects are all."""
-    infos = assemble(read_objects(inventory(*objects)), Configuration().resource_names())
-    extender.replace_nodes(infos.values())
+    extender.replace_nodes(infos_of(*objects).values())
+
+
+def until() -> float:
+    """A deadline that no test meets."""
+    return time.monotonic() + 60
 
 
 def whole_node(name: str, *held_by: str | None) -> list[Json]:
@@ -88,11 +98,11 @@ def preempt_body(asking: Json, proposed: Json, *, whole_pods: bool = False) -> b
 
 
 def preempt(
-    extender: Extender, asking: Json, proposed: Json, *, whole_pods: bool = False, within_s: float = 60.0
+    extender: Extender, asking: Json, proposed: Json, *, whole_pods: bool = False
 ) -> dict[str, list[str]]:
     """The victims by node, by name; the node's violations come last if there are any."""
     body = preempt_body(asking, proposed, whole_pods=whole_pods)
-    reply = json.loads(extender.preemptor.preempt(body, time.monotonic() + within_s).body)
+    reply = json.loads(extender.preemptor.preempt(body, until()).body)
     return {
         name: [each["UID"].removeprefix("uid-") for each in victims["Pods"]]
         + ([f"{victims['NumPDBViolations']} violated"] if victims["NumPDBViolations"] else [])
@@ -102,5 +112,5 @@ def preempt(
 
 def filtered(extender: Extender, asking: Json, names: Sequence[str]) -> tuple[list[str], list[str]]:
     """The nodes that pass, and the refused ones where preemption may help."""
-    reply = json.loads(extender.filter(names_body(asking, names), time.monotonic() + 60).body)
+    reply = json.loads(extender.filter(names_body(asking, names), until()).body)
     return reply["NodeNames"], sorted(reply["FailedNodes"])

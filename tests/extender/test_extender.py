@@ -15,8 +15,8 @@ from scheduler_ext.core.filters import REASONS
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, FilterSection
-from scheduler_ext.wire.objects import assemble, read_objects
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, names_body, node, pod
+from tests.extender.preempting import extender_on, tell, until
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, names_body, node, pod
 
 WHOLE = "nvidia.com/gpu"
 INVALID = "pod's GPU request is invalid"
@@ -34,32 +34,15 @@ CLUSTER: list[Json] = [
 KNOWN = sorted(item["metadata"]["name"] for item in CLUSTER if item["kind"] != "Pod")
 
 
-def extender_on(*objects: Json, max_candidates: int = 100) -> Extender:
-    extender = Extender(Configuration(filter=FilterSection(max_candidates=max_candidates)))
-    replace(extender, *objects)
-    return extender
-
-
-def replace(extender: Extender, *objects: Json) -> None:
-    infos = assemble(read_objects(inventory(*objects)), Configuration().resource_names())
-    extender.replace_nodes(infos.values())
-
-
-def deadline() -> float:
-    return time.monotonic() + 60
-
-
 def filtered(extender: Extender, body: bytes) -> tuple[list[str], dict[str, str]]:
     """(nodes that fit, nodes that do not with reasons)"""
-    reply: dict[str, Any] = json.loads(extender.filter(body, deadline()).body)
+    reply: dict[str, Any] = json.loads(extender.filter(body, until()).body)
     assert (reply["Nodes"], reply["FailedNodes"], reply["Error"]) == (None, {}, "")
     return reply["NodeNames"], reply["FailedAndUnresolvableNodes"]
 
 
 def scored(extender: Extender, body: bytes) -> list[tuple[str, int]]:
-    return [
-        (entry["Host"], entry["Score"]) for entry in json.loads(extender.prioritize(body, deadline()).body)
-    ]
+    return [(entry["Host"], entry["Score"]) for entry in json.loads(extender.prioritize(body, until()).body)]
 
 
 ASKS = [
@@ -80,7 +63,9 @@ NAMES = st.lists(st.sampled_from([*KNOWN, "unknown", "", "ü" * 100]), max_size=
 def test_every_node_asked_about_gets_exactly_one_answer(
     asking: Json, names: list[str], max_candidates: int
 ) -> None:
-    extender = extender_on(*CLUSTER, max_candidates=max_candidates)
+    extender = extender_on(
+        *CLUSTER, config=Configuration(filter=FilterSection(max_candidates=max_candidates))
+    )
     body = names_body(asking, names)
     fitting, refused = filtered(extender, body)
     assert set(refused.values()) <= TEXTS
@@ -98,112 +83,53 @@ def test_every_node_asked_about_gets_exactly_one_answer(
     assert [name for name, _ in scored(extender, body)] == names
 
 
-@settings(max_examples=40)
-@given(asking=st.sampled_from(ASKS[:-1]), names=NAMES)
-def test_points_are_legal_and_only_what_fits_has_any(asking: Json, names: list[str]) -> None:
-    extender = extender_on(*CLUSTER, max_candidates=0)
-    body = names_body(asking, names)
-    fitting, _ = filtered(extender, body)
-    scores = scored(extender, body)
-    assert all(0 <= score <= 10 for _, score in scores)
-    assert all(score == 0 for name, score in scores if name not in fitting)
-    assert not fitting or max(score for _, score in scores) == 10
-
-
-@settings(max_examples=30)
-@given(
-    asking=st.sampled_from(ASKS), names=NAMES.map(lambda names: list(dict.fromkeys(names))), seed=st.randoms()
-)
-def test_the_order_of_names_changes_nothing_but_the_order(asking: Json, names: list[str], seed: Any) -> None:
-    extender = extender_on(*CLUSTER, max_candidates=2)
-    shuffled = list(names)
-    seed.shuffle(shuffled)
-    one, other = (filtered(extender, names_body(asking, order)) for order in (names, shuffled))
-    assert sorted(one[0]) == sorted(other[0])
-    assert one[1] == other[1]
-    scores, again = (dict(scored(extender, names_body(asking, order))) for order in (names, shuffled))
-    assert scores == again
-
-
-def test_unknown_names_are_refused_for_a_pod_with_a_gpu() -> None:
-    extender = extender_on(*CLUSTER)
-    fitting, refused = filtered(extender, names_body(ASKS[0], ["x", "a100-0", "x", ""]))
-    assert fitting == ["a100-0"]
-    assert refused == {"x": UNKNOWN, "": UNKNOWN}
-
-
-def test_a_pod_that_asks_no_gpu_may_go_anywhere() -> None:
-    fitting, refused = filtered(extender_on(*CLUSTER), names_body(pod("p"), ["x", "cpu", "a100-0"]))
-    assert (fitting, refused) == (["x", "cpu", "a100-0"], {})
-
-
-def test_no_names_get_an_empty_answer() -> None:
-    assert filtered(extender_on(*CLUSTER), names_body(ASKS[0], [])) == ([], {})
-    assert scored(extender_on(*CLUSTER), names_body(ASKS[0], [])) == []
-
-
-@pytest.mark.parametrize(
-    ("asking", "problem"),
-    [
-        pytest.param(pod("p", {WHOLE: "-1"}), "nvidia.com/gpu", id="a negative quantity"),
-        pytest.param(pod("p", {SHARE: "8Gi"}), "8192 means 8 GiB", id="a share in bytes"),
-        pytest.param(pod("p", {WHOLE: 1e300}), "nvidia.com/gpu", id="an absurd number"),
-        pytest.param(
-            pod("p", {WHOLE: "1"}, annotations={"gpu.scheduler-ext.io/min-memory": "40"}), "40Gi", id="a wish"
-        ),
-    ],
-)
-def test_an_invalid_pod_fits_nowhere_and_is_no_error(asking: Json, problem: str) -> None:
+def test_an_invalid_pod_fits_nowhere_and_is_no_error() -> None:
+    asking = pod("p", {SHARE: "8Gi"})
     extender = extender_on(*CLUSTER)
     names = ["a100-0", "cpu", "unknown"]
-    answer = extender.filter(names_body(asking, names), deadline())
+    answer = extender.filter(names_body(asking, names), until())
     assert json.loads(answer.body)["FailedAndUnresolvableNodes"] == dict.fromkeys(names, INVALID)
     assert (answer.nodes_in, answer.nodes_out, answer.rejected) == (3, 0, {INVALID: 3})
     assert answer.problem is not None
     assert answer.problem.startswith("pod default/p: ")
-    assert problem in answer.problem
+    assert "8192 means 8 GiB" in answer.problem
     assert scored(extender, names_body(asking, names)) == [(name, 0) for name in names]
 
 
-@pytest.mark.parametrize("quantity", [True, ["1"], {}])
-def test_json_of_the_wrong_type_is_the_callers_fault(quantity: Any) -> None:
-    body = names_body(pod("p", {WHOLE: quantity}), ["a100-0"])
-    for verb in (extender_on(*CLUSTER).filter, extender_on(*CLUSTER).prioritize):
-        with pytest.raises(
-            RequestError, match=r"^Pod\.spec: container 'main': nvidia\.com/gpu: expected"
-        ) as refusal:
-            verb(body, deadline())
-        assert refusal.value.status == 400
-
-
 def test_a_valid_pod_has_no_problem() -> None:
-    answer = extender_on(*CLUSTER).filter(names_body(ASKS[0], ["a100-0", "sick", "cpu"]), deadline())
+    answer = extender_on(*CLUSTER).filter(names_body(ASKS[0], ["a100-0", "sick", "cpu"]), until())
     assert answer == Answer(
         answer.body, 3, 1, {"node(s) had unhealthy GPUs": 1, "Insufficient nvidia.com/gpu per device": 1}
     )
 
 
-def test_without_an_inventory_nothing_is_decided() -> None:
-    extender = Extender(Configuration())
-    assert extender.snapshot is None
-    for verb in (extender.filter, extender.prioritize):
-        with pytest.raises(RequestError, match="no inventory yet") as refusal:
-            verb(names_body(ASKS[0], ["a"]), deadline())
-        assert refusal.value.status == 503
+ASKED = names_body(ASKS[0], ["a100-0"])
+WRONG_TYPE = names_body(pod("p", {WHOLE: True}), ["a100-0"])
 
 
-def test_past_the_deadline_nothing_is_answered() -> None:
-    extender = extender_on(*CLUSTER)
-    for verb in (extender.filter, extender.prioritize):
-        with pytest.raises(RequestError, match="deadline exceeded") as refusal:
-            verb(names_body(ASKS[0], ["a100-0"]), time.monotonic() - 0.001)
-        assert refusal.value.status == 503
-
-
-def test_bodies_that_are_no_request_are_400() -> None:
-    with pytest.raises(RequestError) as refusal:
-        extender_on(*CLUSTER).filter(b"{", deadline())
-    assert refusal.value.status == 400
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+@pytest.mark.parametrize(
+    ("extender", "body", "within_s", "status", "problem"),
+    [
+        pytest.param(Extender(Configuration()), ASKED, 60, 503, "no inventory yet", id="no inventory yet"),
+        pytest.param(extender_on(*CLUSTER), ASKED, -0.001, 503, "deadline exceeded", id="past the deadline"),
+        pytest.param(extender_on(*CLUSTER), b"{", 60, 400, "^body: ", id="a body that is no request"),
+        pytest.param(
+            extender_on(*CLUSTER),
+            WRONG_TYPE,
+            60,
+            400,
+            r"^Pod\.spec: container 'main': nvidia\.com/gpu: expected",
+            id="JSON of the wrong type",
+        ),
+    ],
+)
+def test_a_request_that_gets_no_answer(
+    extender: Extender, body: bytes, within_s: float, status: int, problem: str, verb: str
+) -> None:
+    with pytest.raises(RequestError, match=problem) as refusal:
+        getattr(extender, verb)(body, time.monotonic() + within_s)
+    assert refusal.value.status == status
 
 
 def test_a_new_inventory_is_seen_at_once() -> None:
@@ -211,63 +137,14 @@ def test_a_new_inventory_is_seen_at_once() -> None:
     extender = extender_on(gpu_node("n", [gpu(0), gpu(1)]))
     assert filtered(extender, body)[0] == ["n"]
     before = extender.snapshot
-    replace(extender, gpu_node("n", [gpu(0), gpu(1, holders=[holder("stranger")])]))
+    tell(extender, gpu_node("n", [gpu(0), gpu(1, holders=[holder("stranger")])]))
     assert filtered(extender, body)[1] == {"n": "Insufficient nvidia.com/gpu per device"}
     assert scored(extender, body) == [("n", 0)]
-    replace(extender)
+    tell(extender)
     assert filtered(extender, body)[1] == {"n": UNKNOWN}
     assert before is not None
     assert extender.snapshot is not None
     assert extender.snapshot.generation == before.generation + 2
-
-
-def test_answers_change_no_snapshot() -> None:
-    extender = extender_on(*CLUSTER)
-    before = extender.snapshot
-    first = [extender.filter(names_body(asking, KNOWN), deadline()).body for asking in ASKS]
-    assert [extender.filter(names_body(asking, KNOWN), deadline()).body for asking in ASKS] == first
-    assert extender.snapshot is before
-
-
-def test_one_pods_answer_is_not_anothers() -> None:
-    extender = extender_on(*CLUSTER)
-    exclusive = {"gpu.scheduler-ext.io/model": "T4"}
-    for _ in range(2):
-        assert len(filtered(extender, names_body(pod("a", {WHOLE: "1"}), KNOWN))[0]) == 8
-        assert (
-            len(filtered(extender, names_body(pod("a", {WHOLE: "1"}, annotations=exclusive), KNOWN))[0]) == 3
-        )
-        assert len(filtered(extender, names_body(pod("a", {WHOLE: "2"}), KNOWN))[0]) == 4
-
-
-class TestCandidates:
-    def test_the_best_are_given_back(self) -> None:
-        nodes = [
-            gpu_node(f"n{used}", [gpu(0, memory={"totalMiB": 81920, "usedMiB": used * 1000})])
-            for used in range(9)
-        ]
-        extender = extender_on(*nodes, max_candidates=3)
-        fitting, refused = filtered(
-            extender, names_body(pod("p", {SHARE: "1000"}), [f"n{i}" for i in range(9)])
-        )
-        everything = extender_on(*nodes, max_candidates=0)
-        scores = dict(scored(everything, names_body(pod("p", {SHARE: "1000"}), [f"n{i}" for i in range(9)])))
-        assert len(fitting) == 3
-        assert refused == {}
-        assert min(scores[name] for name in fitting) >= max(
-            s for name, s in scores.items() if name not in fitting
-        )
-
-    def test_names_decide_only_among_equals(self) -> None:
-        extender = extender_on(*(gpu_node(f"n{i}", [gpu(0)]) for i in range(9)), max_candidates=3)
-        names = [f"n{i}" for i in (7, 3, 8, 5, 4)]
-        assert filtered(extender, names_body(ASKS[0], names))[0] == ["n3", "n5", "n4"]
-
-    def test_a_pod_with_soft_preferences_gets_all(self) -> None:
-        extender = extender_on(*(gpu_node(f"n{i}", [gpu(0)]) for i in range(9)), max_candidates=3)
-        spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
-        soft = pod("p", {WHOLE: "1"}, topologySpreadConstraints=[spread])
-        assert len(filtered(extender, names_body(soft, [f"n{i}" for i in range(9)]))[0]) == 9
 
 
 def test_a_hundred_thousand_long_names_are_answered() -> None:
@@ -283,7 +160,7 @@ def test_a_hundred_thousand_long_names_are_answered() -> None:
 
 def test_a_remembered_pod_is_distinguished_by_its_bytes() -> None:
     """Same uid and resourceVersion, another wish: never answered from memory."""
-    extender = extender_on(*CLUSTER, max_candidates=0)
+    extender = extender_on(*CLUSTER, config=Configuration(filter=FilterSection(max_candidates=0)))
     asked = pod("p", {WHOLE: "1"})
     asked["metadata"] |= {"uid": "u", "resourceVersion": "1"}
     first = filtered(extender, names_body(asked, KNOWN))

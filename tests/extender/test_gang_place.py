@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.extender.test_extender import deadline, extender_on, filtered
+from tests.extender.preempting import extender_on, until
+from tests.extender.test_extender import filtered
 from tests.kube_objects import Json, gpu, gpu_node, names_body, node, nodes_body, pod
 
 WHOLE = "nvidia.com/gpu"
@@ -42,6 +43,6 @@ def test_the_place_of_a_member_has_to_fit() -> None:
 def test_nodes_in_the_request_are_limited_too() -> None:
     asking = pod("a", {WHOLE: "1"}, annotations={"gpu.scheduler-ext.io/gang-node": "n2"})
     body = nodes_body(asking, [node(name, {WHOLE: "1"}) for name in NODES])
-    answer = extender_on(*cluster()).filter(body, deadline())
+    answer = extender_on(*cluster()).filter(body, until())
     assert (answer.nodes_in, answer.nodes_out) == (3, 1)
     assert answer.rejected == {PLACE: 2}

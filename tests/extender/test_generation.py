@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,23 +9,30 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
-from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.snapshot.table import Table, build_snapshot
 from scheduler_ext.extender import generation
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.generation import Generation, SeenNodes
 from scheduler_ext.extender.places import Places
-from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.asked import share, t4
 from tests.core.cycle.test_overlay import SIZING, UNEVEN, assert_same
 from tests.core.reported import bound, node, wants
 from tests.explain.test_replay import Running, running
 from tests.explain.test_waiting import board
 from tests.extender.foreseeing import read
-from tests.extender.preempting import asks_shares, nominated, on_share, preempt_body, share_node, uids
-from tests.kube_objects import SHARE, Json, inventory, names_body, nodes_body, pod
+from tests.extender.preempting import (
+    asks_shares,
+    filtered,
+    infos_of,
+    nominated,
+    on_share,
+    preempt_body,
+    share_node,
+    uids,
+    until,
+)
+from tests.kube_objects import SHARE, Json, names_body, nodes_body, pod
 from tests.strategies import snapshot_of
 
 NAMES = [f"n{i}" for i in range(9)]
@@ -41,14 +46,8 @@ def cluster(*more: Json) -> list[Json]:
     return [*(each for name in NAMES for each in share_node(name, 1)), WAITS, *more]
 
 
-def infos(*objects: Json) -> dict[str, NodeInfo]:
-    return dict(assemble(read_objects(inventory(*objects)), Configuration().resource_names()))
-
-
 def fitting(extender: Extender, asking: Json = ASKING, names: list[str] = NAMES) -> list[str]:
-    answer = extender.filter(names_body(asking, names), time.monotonic() + 60)
-    found: list[str] = json.loads(answer.body)["NodeNames"]
-    return found
+    return filtered(extender, asking, names)[0]
 
 
 class Forbidden:
@@ -78,10 +77,6 @@ def only_reading(there: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(there.extender, "_writing", Forbidden())
     monkeypatch.setattr(there.extender, "_table", None)
     monkeypatch.setattr(Table, "__init__", few)
-
-
-def until() -> float:
-    return time.monotonic() + 60
 
 
 def listed(there: Running) -> None:
@@ -131,22 +126,11 @@ def test_a_publication_makes_remembered_answers_void(asking: Json) -> None:
     """The nodes that differ for the pod are the same before and after."""
     extender = running(*cluster()).extender
     before = fitting(extender, asking)
-    held = infos(*cluster(on_share("holds", 60_000, "n5", 0)))
+    held = infos_of(*cluster(on_share("holds", 60_000, "n5", 0)))
     extender.update_nodes({"n5": held["n5"]})
     assert fitting(extender, asking) == [name for name in before if name != "n5"]
-    extender.update_nodes({"n5": infos(*cluster())["n5"]})
+    extender.update_nodes({"n5": infos_of(*cluster())["n5"]})
     assert fitting(extender, asking) == before
-
-
-def test_a_node_that_changed_is_seen_as_it_is_now() -> None:
-    """Its pods are the same; the GPU that they hold is sick."""
-    extender = running(*cluster()).extender
-    asking = pod("small", {SHARE: "10000"})
-    assert fitting(extender, asking, ["n0"]) == ["n0"]
-    sick = share_node("n0", 1)
-    sick[0]["status"]["devices"][0]["health"] = {"state": "Unhealthy", "reason": "XID 79"}
-    extender.update_nodes({"n0": infos(*sick, WAITS)["n0"]})
-    assert fitting(extender, asking, ["n0"]) == []
 
 
 def test_a_node_is_seen_as_it_is_now_where_only_another_gpu_changed() -> None:
@@ -156,7 +140,7 @@ def test_a_node_is_seen_as_it_is_now_where_only_another_gpu_changed() -> None:
     assert fitting(extender, asking, ["n0"]) == ["n0"]
     sick = share_node("n0", 2)
     sick[0]["status"]["devices"][1]["health"] = {"state": "Unhealthy", "reason": "XID 79"}
-    extender.update_nodes({"n0": infos(*sick, WAITS)["n0"]})
+    extender.update_nodes({"n0": infos_of(*sick, WAITS)["n0"]})
     assert fitting(extender, asking, ["n0"]) == []
     assert fitting(extender, pod("small", {SHARE: "20000"}), ["n0"]) == ["n0"]
 
@@ -169,7 +153,7 @@ def test_an_answer_names_the_generation_that_decided() -> None:
         # A view of the snapshot in which n0 differs for the pod.
         assert basis.decision.snapshot is not extender.snapshot
         assert basis.decision.snapshot.generation == count
-        extender.update_nodes({"n5": infos(*cluster())["n5"]})
+        extender.update_nodes({"n5": infos_of(*cluster())["n5"]})
 
 
 def test_a_view_that_counts_otherwise_is_decided_by_itself() -> None:
@@ -194,7 +178,7 @@ def test_a_search_begun_before_a_publication_is_no_answer_after_it(
     monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     extender = running(*cluster()).extender
-    held = infos(*cluster(on_share("holds", 60_000, "n5", 0)))
+    held = infos_of(*cluster(on_share("holds", 60_000, "n5", 0)))
     made = getattr(generation, step)
 
     def late(*args: object) -> object:

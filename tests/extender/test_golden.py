@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
+from tests.extender.preempting import until
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KEYS = ["Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"]
@@ -106,10 +106,6 @@ def sent(case: str, verb: str) -> tuple[bytes, list[str]]:
     return body, request["NodeNames"] if nodes is None else [n["metadata"]["name"] for n in nodes["items"]]
 
 
-def deadline() -> float:
-    return time.monotonic() + 60
-
-
 def test_every_body_has_its_answer_here() -> None:
     assert cases("filter") == sorted(FILTERED)
     assert cases("prioritize") == sorted(POINTS)
@@ -119,7 +115,7 @@ def test_every_body_has_its_answer_here() -> None:
 def test_filter(extender: Extender, case: str) -> None:
     body, names = sent(case, "filter")
     fitting, refused = FILTERED[case]
-    answer = extender.filter(body, deadline())
+    answer = extender.filter(body, until())
     reply: dict[str, Any] = json.loads(answer.body)
     assert list(reply) == KEYS
     assert (reply["FailedNodes"], reply["Error"]) == ({}, "")
@@ -142,7 +138,7 @@ def test_filter(extender: Extender, case: str) -> None:
 @pytest.mark.parametrize("case", [case for case in cases("filter") if case.startswith("full")])
 def test_nodes_go_back_byte_for_byte(extender: Extender, case: str) -> None:
     body, _ = sent(case, "filter")
-    reply = extender.filter(body, deadline()).body
+    reply = extender.filter(body, until()).body
     for node in json.loads(body)["Nodes"]["items"]:
         raw = json.dumps(node, separators=(",", ":"), ensure_ascii=False).encode()
         assert raw in body
@@ -152,7 +148,7 @@ def test_nodes_go_back_byte_for_byte(extender: Extender, case: str) -> None:
 @pytest.mark.parametrize("case", cases("prioritize"))
 def test_prioritize(extender: Extender, case: str) -> None:
     body, names = sent(case, "prioritize")
-    answer = extender.prioritize(body, deadline())
+    answer = extender.prioritize(body, until())
     expected = [{"Host": name, "Score": POINTS[case].get(name, 0)} for name in names]
     assert json.loads(answer.body) == expected
     assert answer.body == json.dumps(expected, separators=(",", ":")).encode()
@@ -162,5 +158,5 @@ def test_nodes_that_filter_returned_get_the_same_scores_alone(extender: Extender
     body, _ = sent("cache-01-gpu1", "prioritize")
     fitting = FILTERED["cache-01-gpu1"][0].split()
     alone = json.dumps(json.loads(body) | {"NodeNames": fitting}).encode()
-    scores = json.loads(extender.prioritize(alone, deadline()).body)
+    scores = json.loads(extender.prioritize(alone, until()).body)
     assert scores == [{"Host": name, "Score": POINTS["cache-01-gpu1"].get(name, 0)} for name in fitting]

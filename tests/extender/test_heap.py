@@ -17,7 +17,7 @@ from scheduler_ext.extender.heap import settle_heap
 from scheduler_ext.sources import file_source
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration, InspectionSection
-from scheduler_ext.wire.objects import assemble, read_objects
+from tests.extender.preempting import infos_of
 from tests.kube_objects import Json, gpu, gpu_node, inventory, names_body, node, pod
 
 pytestmark = pytest.mark.process
@@ -48,9 +48,8 @@ def cluster(*names: str, model: str = "A100-80GB") -> tuple[Json, ...]:
 
 
 def served(extender: Extender, *objects: Json) -> None:
-    infos = assemble(read_objects(inventory(*objects)), ResourceNames())
     forecast = extender.snapshot.expected if extender.snapshot is not None else None
-    extender.replace_nodes(infos.values(), forecast)
+    extender.replace_nodes(infos_of(*objects).values(), forecast)
 
 
 def asked(extender: Extender, name: str, gpus: int = 1) -> None:
@@ -69,14 +68,6 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InventorySource:
     path = tmp_path / "inventory.yaml"
     path.write_bytes(inventory(*cluster("a", "b")))
     return InventorySource(path, Extender(Configuration()), ResourceNames())
-
-
-def test_garbage_between_two_reloads_is_freed_by_the_second(source: InventorySource) -> None:
-    source.load()
-    garbage = weakref.ref(Cycle())
-    assert garbage() is not None
-    source.load()
-    assert garbage() is None
 
 
 def test_objects_that_became_garbage_between_two_reloads_are_freed(source: InventorySource) -> None:

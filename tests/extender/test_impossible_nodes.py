@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from dataclasses import replace
 
 import pytest
@@ -13,7 +11,8 @@ from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration
 from tests.core.reported import device, node
-from tests.kube_objects import names_body, pod
+from tests.extender.preempting import filtered
+from tests.kube_objects import pod
 
 WHOLE = "nvidia.com/gpu"
 
@@ -29,54 +28,48 @@ def impossible(name: str) -> NodeInfo:
     return NodeInfo(name, uid="u", estimate=replace(estimate, memory_mib=2**40), allocatable={WHOLE: 1})
 
 
-class Asked:
-    """An extender, and its answers about the nodes a to e."""
-
-    def __init__(self) -> None:
-        self.extender = Extender(Configuration())
-
-    def fitting(self) -> str:
-        body = names_body(pod("p", {WHOLE: "1"}), list("abcde"))
-        return "".join(json.loads(self.extender.filter(body, time.monotonic() + 60).body)["NodeNames"])
+def fitting(extender: Extender) -> str:
+    """Of the nodes a to e."""
+    return "".join(filtered(extender, pod("p", {WHOLE: "1"}), "abcde")[0])
 
 
 @pytest.fixture
-def asked() -> Asked:
-    return Asked()
+def extender() -> Extender:
+    return Extender(Configuration())
 
 
-def test_an_impossible_node_from_the_start(asked: Asked, caplog: pytest.LogCaptureFixture) -> None:
-    snapshot = asked.extender.replace_nodes([good("a"), impossible("b"), good("c")])
-    assert asked.fitting() == "ac"
+def test_an_impossible_node_from_the_start(extender: Extender, caplog: pytest.LogCaptureFixture) -> None:
+    snapshot = extender.replace_nodes([good("a"), impossible("b"), good("c")])
+    assert fitting(extender) == "ac"
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["node b"]
     assert (snapshot.nodes["b"].info.freshness, snapshot.nodes["b"].info.uid) == ("Missing", "u")
 
 
-def test_a_node_that_becomes_impossible_later(asked: Asked) -> None:
-    asked.extender.replace_nodes([good(name) for name in "abcd"])
-    asked.extender.update_nodes({"b": impossible("b"), "d": None, "e": good("e")})
-    assert asked.fitting() == "ace"
+def test_a_node_that_becomes_impossible_later(extender: Extender) -> None:
+    extender.replace_nodes([good(name) for name in "abcd"])
+    extender.update_nodes({"b": impossible("b"), "d": None, "e": good("e")})
+    assert fitting(extender) == "ace"
     # Once more among others: nothing of the first time remains.
-    asked.extender.update_nodes({"b": impossible("b")})
-    asked.extender.update_nodes({"c": None})
-    assert asked.fitting() == "ae"
-    asked.extender.update_nodes({"b": good("b")})
-    assert asked.fitting() == "abe"
+    extender.update_nodes({"b": impossible("b")})
+    extender.update_nodes({"c": None})
+    assert fitting(extender) == "ae"
+    extender.update_nodes({"b": good("b")})
+    assert fitting(extender) == "abe"
 
 
 def test_an_error_in_resolving_names_the_host(
-    asked: Asked, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    extender: Extender, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    resolved = asked.extender._resolved
+    resolved = extender._resolved
 
     def failing(info: NodeInfo) -> Node:
         if info.name == "b":
             raise ZeroDivisionError
         return resolved(info)
 
-    monkeypatch.setattr(asked.extender, "_resolved", failing)
-    asked.extender.replace_nodes([good("a"), good("b")])
-    assert asked.fitting() == "a"
-    asked.extender.update_nodes({"b": good("b"), "c": good("c")})
-    assert asked.fitting() == "ac"
+    monkeypatch.setattr(extender, "_resolved", failing)
+    extender.replace_nodes([good("a"), good("b")])
+    assert fitting(extender) == "a"
+    extender.update_nodes({"b": good("b"), "c": good("c")})
+    assert fitting(extender) == "ac"
     assert all("node b: cannot be resolved" in record.getMessage() for record in caplog.records)

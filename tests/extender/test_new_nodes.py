@@ -21,7 +21,7 @@ from scheduler_ext.wire.config import Configuration
 from tests import oracle
 from tests.core.asked import whole
 from tests.explain.explaining import explained, mig
-from tests.extender.test_record import FOREVER, extender_of
+from tests.extender.preempting import extender_on, until
 from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, names_body, node, pod
 from tests.strategies import RESOURCES, clusters, several_requests, snapshot_of
 
@@ -36,15 +36,10 @@ MIXED = {
     "nvidia.com/mig-2g.20gb.count": "3",
 }
 SICK = {"state": "Unhealthy", "reason": "XID 79"}
-USED: Json = {"memory": {"totalMiB": 81920, "usedMiB": 80000, "unaccountedMiB": 80000}}
 
 
 def wishes(limits: Json, **annotations: str) -> Json:
     return pod("p", limits, annotations={ANNOTATION + k.replace("_", "-"): v for k, v in annotations.items()})
-
-
-def held(count: str = "1", resource: str = WHOLE) -> Json:
-    return pod("other", {resource: count}, on="n")
 
 
 def sick_node(count: int, sick: int) -> list[Json]:
@@ -56,20 +51,13 @@ def sick_node(count: int, sick: int) -> list[Json]:
     return [gpu_node("n", devices), there]
 
 
+def plain(**spec: Any) -> list[Json]:
+    """A node with a GPU."""
+    return [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, **spec)]
+
+
+ONE = pod("p", {WHOLE: "1"})
 ROWS = [
-    pytest.param(
-        pod("p", {WHOLE: "1"}),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}), held()],
-        "curable",
-        id="a GPU that another pod holds",
-    ),
-    pytest.param(
-        pod("p", {WHOLE: "2"}),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
-        "incurable",
-        id="more GPUs than a node has",
-    ),
-    pytest.param(pod("p", {WHOLE: "2"}), sick_node(2, 1), "curable", id="a sick GPU beside a healthy one"),
     pytest.param(
         pod("p", {WHOLE: "2"}),
         [gpu_node("n", [gpu(0), gpu(1, health=SICK)]), node("n", {WHOLE: "1"})],
@@ -77,38 +65,18 @@ ROWS = [
         id="a sick GPU that a device plugin has withdrawn from the capacity as well",
     ),
     pytest.param(
-        pod("p", {WHOLE: "1"}),
+        ONE,
         [gpu_node("n", [gpu(0, health=SICK)]), node("n", {WHOLE: "0"})],
         "curable",
         id="a sick GPU, the only one, of which the Node shows nothing any more",
     ),
     pytest.param(
-        wishes({WHOLE: "1"}, min_free_memory="40Gi"),
-        [gpu_node("n", [gpu(0, **USED)]), node("n", {WHOLE: "1"})],
-        "curable",
-        id="memory that a stranger uses",
-    ),
-    pytest.param(
         wishes({WHOLE: "1"}, min_cuda="13.0"),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
+        plain(),
         "unknown",
         id="a driver that does not say its CUDA version",
     ),
-    pytest.param(
-        pod("p", {WHOLE: "x"}),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
-        "incurable",
-        id="an invalid request",
-    ),
-    pytest.param(
-        pod("p", {TWO_G: "1"}),
-        [
-            gpu_node("n", [gpu(0, mig=mig(("2g.20gb", 0, 2), held=(0,)))], migStrategy="mixed"),
-            node("n", {TWO_G: "1"}),
-        ],
-        "curable",
-        id="a MIG instance that a stranger holds",
-    ),
+    pytest.param(pod("p", {WHOLE: "x"}), plain(), "incurable", id="an invalid request"),
     pytest.param(
         pod("p", {TWO_G: "1"}),
         [node("n", {WHOLE: "0", TWO_G: "3"}, labels=MIXED)],
@@ -128,69 +96,44 @@ ROWS = [
         id="GPUs of a model that nothing names",
     ),
     pytest.param(
-        pod("p", {WHOLE: "1"}),
+        ONE,
         [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "0"})],
         "unknown",
         id="a device plugin that has yet to start",
     ),
-    pytest.param(pod("p", {WHOLE: "1"}), [node("n")], "incurable", id="a node without GPUs"),
+    pytest.param(ONE, [node("n")], "incurable", id="a node without GPUs"),
     pytest.param(
-        pod("p", {WHOLE: "1"}),
-        [
-            gpu_node("n", [gpu(0)]),
-            node("n", {WHOLE: "1"}, taints=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]),
-        ],
+        ONE,
+        plain(taints=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]),
         "curable",
         id="a node that is being removed",
     ),
     pytest.param(
-        pod("p", {WHOLE: "1"}),
-        [
-            gpu_node("n", [gpu(0)]),
-            node("n", {WHOLE: "1"}, taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}]),
-        ],
+        ONE,
+        plain(taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}]),
         "incurable",
         id="a taint that stays",
     ),
     pytest.param(
-        pod("p", {WHOLE: "1"}),
-        [
-            gpu_node("n", [gpu(0)]),
-            node(
-                "n", {WHOLE: "1"}, taints=[{"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}]
-            ),
-        ],
+        ONE,
+        plain(taints=[{"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}]),
         "curable",
         id="a node whose network still starts",
     ),
-    pytest.param(
-        pod("p", {WHOLE: "1"}),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, unschedulable=True)],
-        "curable",
-        id="a cordoned node",
-    ),
+    pytest.param(ONE, plain(unschedulable=True), "curable", id="a cordoned node"),
     pytest.param(
         pod("p", {WHOLE: "1"}, nodeSelector={"kubernetes.io/hostname": "n"}),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"kubernetes.io/hostname": "n"}), held()],
+        [*plain(labels={"kubernetes.io/hostname": "n"}), pod("other", {WHOLE: "1"}, on="n")],
         "incurable",
         id="a pod for one node alone",
     ),
     pytest.param(
         pod("p", {WHOLE: "1", "cpu": "40"}),
-        [
-            gpu_node("n", [gpu(0)]),
-            node("n", {WHOLE: "1"}),
-            pod("other", {"cpu": "40"}, on="n"),
-        ],
+        [*plain(), pod("other", {"cpu": "40"}, on="n")],
         "curable",
         id="CPU that another pod holds",
     ),
-    pytest.param(
-        pod("p", {WHOLE: "1", "cpu": "65"}),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
-        "incurable",
-        id="more CPU than the node has",
-    ),
+    pytest.param(pod("p", {WHOLE: "1", "cpu": "65"}), plain(), "incurable", id="more CPU than the node has"),
 ]
 
 
@@ -292,12 +235,12 @@ def test_a_node_that_takes_the_pod_now_is_of_a_kind_that_would(
 
 def test_a_changed_node_is_copied_again_and_others_are_kept() -> None:
     new_nodes = NewNodes(SIZING)
-    extender = extender_of(*sick_node(2, 1))
+    extender = extender_on(*sick_node(2, 1))
     snapshot = extender.snapshot
     assert snapshot is not None
     request = whole(3)
     assert new_nodes.cures(request, snapshot) == {"n": "incurable"}
-    larger = extender_of(*sick_node(3, 2)).snapshot
+    larger = extender_on(*sick_node(3, 2)).snapshot
     assert larger is not None
     assert new_nodes.cures(request, larger) == {"n": "curable"}
     assert new_nodes.cures(request, snapshot) == {"n": "incurable"}
@@ -307,35 +250,35 @@ def test_kinds_that_are_gone_are_forgotten() -> None:
     new_nodes = NewNodes(SIZING)
     request = whole()
     for count in range(1, 121):
-        snapshot = extender_of(gpu_node("n", [gpu(0, total=1000 + count)]), node("n", {WHOLE: "1"})).snapshot
+        snapshot = extender_on(gpu_node("n", [gpu(0, total=1000 + count)]), node("n", {WHOLE: "1"})).snapshot
         assert snapshot is not None
         assert new_nodes.cures(request, snapshot) == {"n": "curable"}
     assert len(new_nodes._kinds) < 100
 
 
 def test_refusals_count_by_the_best_verdict_on_the_refusing_nodes() -> None:
-    extender = extender_of(
+    extender = extender_on(
         *(gpu_node("held", [gpu(0)]), node("held", {WHOLE: "1"}), pod("other", {WHOLE: "1"}, on="held")),
         *(gpu_node("none", [gpu(0, mig=mig())], migStrategy="mixed"), node("none", {WHOLE: "1"})),
         *(gpu_node("t4", [gpu(0, model="T4")]), node("t4", {WHOLE: "1"})),
     )
     blind = extender.blind_rejections
     asking = wishes({WHOLE: "1"}, model="A100")
-    blind.answered("filter", extender.filter(names_body(asking, ["held", "none", "t4"]), FOREVER))
+    blind.answered("filter", extender.filter(names_body(asking, ["held", "none", "t4"]), until()))
     blind.read()
     assert counted(blind) == {
         ("Insufficient nvidia.com/gpu per device", "curable"): 1,
         ("node(s) didn't match the requested GPU model", "incurable"): 1,
     }
-    blind.answered("filter", extender.filter(names_body(asking, ["none"]), FOREVER))
+    blind.answered("filter", extender.filter(names_body(asking, ["none"]), until()))
     blind.read()
     assert counted(blind)["Insufficient nvidia.com/gpu per device", "incurable"] == 1
 
 
 def test_a_name_that_is_no_node_here_is_unknown() -> None:
-    extender = extender_of(gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}))
+    extender = extender_on(gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}))
     extender.blind_rejections.answered(
-        "filter", extender.filter(names_body(pod("p", {WHOLE: "1"}), ["stranger"]), FOREVER)
+        "filter", extender.filter(names_body(pod("p", {WHOLE: "1"}), ["stranger"]), until())
     )
     extender.blind_rejections.read()
     assert counted(extender.blind_rejections) == {("node(s) had no fresh GPU inventory", "unknown"): 1}

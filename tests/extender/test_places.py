@@ -34,18 +34,10 @@ from tests.extender.preempting import (
     uids,
     whole_node,
 )
-from tests.kube_objects import Json, gpu, gpu_node, node, pod
+from tests.kube_objects import Json, pod
 
-HALF = "nvidia.com/mig-3g.40gb"
 # The pod of priority 10 is called dear, the other cheap.
 WHOLE_NODE = (*whole_node("n", None, None), on_gpu("dear", "n", 10), on_gpu("cheap", "n", 0))
-HALVES = [{"uuid": f"MIG-{start}", "profile": "3g.40gb", "start": start, "size": 4} for start in (0, 4)]
-MIG_NODE = (
-    gpu_node("n", [gpu(0, mig={"enabled": True, "gridSize": 8, "instances": HALVES})], migStrategy="mixed"),
-    node("n", {HALF: "2"}),
-    pod("dear", {HALF: "1"}, on="n", priority=10),
-    pod("cheap", {HALF: "1"}, on="n", priority=0),
-)
 SHARE_NODE = (
     *share_node("n", 2),
     on_share("dear", ROOM_MIB, "n", 0, 10),
@@ -53,7 +45,6 @@ SHARE_NODE = (
 )
 KINDS = [
     pytest.param(WHOLE_NODE, {WHOLE: "1"}, id="of whole GPUs"),
-    pytest.param(MIG_NODE, {HALF: "1"}, id="of MIG instances"),
     pytest.param(SHARE_NODE, {SHARE: str(ROOM_MIB)}, id="of shares"),
 ]
 ONE = {WHOLE: "1"}
@@ -104,6 +95,7 @@ class TestTheSecondOfOnePriority:
         tell(extender, *without(objects, "cheap"))
         assert filtered(extender, asks("x1", limits), ["n"])[0] == []
         assert filtered(extender, asks("lower", limits, 999), ["n"])[0] == []
+        assert filtered(extender, asks("higher", limits, 1001), ["n"])[0] == ["n"]
         assert filtered(extender, asks("x0", limits), ["n"])[0] == ["n"]
         assert preempt(extender, asks("x1", limits), {"n": uids("dear")}) == {"n": ["dear"]}
 
@@ -113,14 +105,6 @@ class TestTheSecondOfOnePriority:
         assert preempt(extender, asks("higher", limits, 1001), {"n": uids("cheap")}) == {"n": ["cheap"]}
         # Then the first pod needs another place.
         assert preempt(extender, asks("x0", limits), BOTH)["n"][0] == "dear"
-
-    def test_a_pod_of_higher_priority_passes_filter_on_the_place(
-        self, objects: Sequence[Json], limits: Json
-    ) -> None:
-        extender = extender_on(*objects)
-        preempt(extender, asks("x0", limits), {"n": uids("cheap")})
-        tell(extender, *without(objects, "cheap"))
-        assert filtered(extender, asks("higher", limits, 1001), ["n"])[0] == ["n"]
 
 
 class TestAPodThatAsksAgain:
@@ -284,28 +268,25 @@ class TestOneOfSeveralNodes:
         assert preempt(extender, asks("x3"), fourth)["m"][0] == "m-dear"
 
     @pytest.mark.parametrize("by_watch", [False, True])
-    def test_the_place_is_the_node_where_the_pod_is_nominated(self, *, by_watch: bool) -> None:
-        objects = (*self.N, on_gpu("a", "n", 1), on_gpu("b", "m", 1))
+    @pytest.mark.parametrize(
+        ("where", "free"),
+        [
+            pytest.param("m", {"n": ["a"]}, id="one of them"),
+            pytest.param("o", NAMED, id="another one, so that no place is kept"),
+        ],
+    )
+    def test_the_place_is_the_node_where_the_pod_is_nominated(
+        self, where: str, free: dict[str, list[str]], *, by_watch: bool
+    ) -> None:
+        objects = (*self.TIED, *whole_node("o", "c"), on_gpu("c", "o", 1))
         extender = extender_on(*objects)
-        preempt(extender, asks("x0"), {"n": uids("a"), "m": uids("b")})
-        chosen = nominated(asks("x0", version="6"), "m")
+        preempt(extender, asks("x0"), self.EACH)
+        chosen = nominated(asks("x0", version="6"), where)
         if by_watch:
             tell(extender, *objects, chosen)
         else:
             filtered(extender, chosen, ["n"])
-        assert preempt(extender, asks("x1"), {"n": uids("a"), "m": uids("b")}) == {"n": ["a"]}
-
-    @pytest.mark.parametrize("by_watch", [False, True])
-    def test_none_is_where_it_is_nominated_to_another(self, *, by_watch: bool) -> None:
-        objects = (*self.N, *whole_node("o", "c"), on_gpu("c", "o", 1), on_gpu("a", "n", 1))
-        extender = extender_on(*objects)
-        preempt(extender, asks("x0"), {"n": uids("a")})
-        chosen = nominated(asks("x0", version="6"), "o")
-        if by_watch:
-            tell(extender, *objects, chosen)
-        else:
-            filtered(extender, chosen, ["n"])
-        assert preempt(extender, asks("x1"), {"n": uids("a")}) == {"n": ["a"]}
+        assert preempt(extender, asks("x1"), self.EACH) == free
 
     def test_an_older_nomination_says_nothing(self) -> None:
         """The pod waited for another node before; kube-scheduler and the watch may still have the old
@@ -357,15 +338,23 @@ class TestHowLong:
         clock.now += 1
         assert extender.places.of("uid-x0") is None
 
-    def test_one_that_left_already_has_to_be_gone(self) -> None:
-        objects = with_leaving(self.OBJECTS, "cheap")
-        extender = extender_on(*objects)
+    @pytest.mark.parametrize(
+        ("at_first", "refused"),
+        [
+            pytest.param(with_leaving(OBJECTS, "cheap"), False, id="it left already"),
+            pytest.param(OBJECTS, True, id="filter refused the pod, as the victim is gone there"),
+        ],
+    )
+    def test_until_the_victim_is_gone_where(self, at_first: Sequence[Json], refused: bool) -> None:
+        extender = extender_on(*at_first)
         clock = Clock(extender)
         assert preempt(extender, asks("x0"), {"n": uids("cheap")}) == {"n": ["cheap"]}
-        tell(extender, *objects)
+        if refused:
+            assert filtered(extender, nominated(asks("x0"), "n"), ["n"])[0] == []
+        tell(extender, *with_leaving(self.OBJECTS, "cheap"))
         clock.now += BEHIND_S
         assert extender.places.of("uid-x0") is not None
-        tell(extender, *without(objects, "cheap"))
+        tell(extender, *without(self.OBJECTS, "cheap"))
         clock.now += BEHIND_S
         assert extender.places.of("uid-x0") is None
 
@@ -425,20 +414,6 @@ class TestAPlaceThatFilterRefuses:
         assert filtered(extender, asks("x1"), ["n"])[0] == []
         clock.now += 2
         assert filtered(extender, asks("x1"), ["n"])[0] == (["n"] if names else [])
-
-    def test_is_kept_until_they_are_gone_that_preempt_named(self) -> None:
-        """The watch first shows the victims' deletion."""
-        objects = (*whole_node("n", None), on_gpu("cheap", "n", 0))
-        extender = extender_on(*objects)
-        clock = Clock(extender)
-        assert preempt(extender, asks("x0"), {"n": uids("cheap")}) == {"n": ["cheap"]}
-        assert filtered(extender, self.WAITING, ["n"])[0] == []
-        tell(extender, *with_leaving(objects, "cheap"))
-        clock.now += BEHIND_S
-        assert extender.places.of("uid-x0") is not None
-        tell(extender, *without(objects, "cheap"))
-        clock.now += BEHIND_S
-        assert extender.places.of("uid-x0") is None
 
     def test_not_where_more_is_in_the_way(self) -> None:
         objects = (*self.OBJECTS, on_gpu("stays", "n", 5000))

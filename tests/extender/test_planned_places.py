@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace as changed
 from typing import Any
 
@@ -14,12 +13,11 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cycle import overlay
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.snapshot.table import Table
-from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import assemble, read_objects
 from scheduler_ext.wire.pod.cached_pod import pending_pod
 from tests.extender.foreseeing import read
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, names_body, node, pod
+from tests.extender.preempting import extender_on, filtered, infos_of, until
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, node, nodes_body, pod
 
 WHOLE = "nvidia.com/gpu"
 NAMES = [f"n{i}" for i in range(6)]
@@ -42,10 +40,9 @@ class Planned:
     """An extender on six nodes of one GPU each."""
 
     def __init__(self) -> None:
-        self.extender = Extender(Configuration())
         objects = [each for name in NAMES for each in (gpu_node(name, [gpu(0)]), node(name, ROOM))]
-        self.infos = assemble(read_objects(inventory(*objects)), Configuration().resource_names())
-        self.extender.replace_nodes(self.infos.values())
+        self.infos = infos_of(*objects)
+        self.extender = extender_on(*objects)
 
     def plan(self, node: str, *manifests: Json) -> None:
         """Keep places on a node for these pods alone."""
@@ -53,18 +50,7 @@ class Planned:
         self.extender.update_nodes({node: info})
 
     def fitting(self, manifest: Json, names: list[str] = NAMES) -> list[str]:
-        answer = self.extender.filter(names_body(manifest, names), time.monotonic() + 60)
-        found: list[str] = json.loads(answer.body)["NodeNames"]
-        return found
-
-
-def test_a_planned_place_is_kept_from_pods_of_no_higher_priority() -> None:
-    there = Planned()
-    there.plan("n0", asking("p", 5))
-    assert "n0" not in there.fitting(asking("lower", 0))
-    assert "n0" not in there.fitting(asking("equal", 5))
-    assert "n0" in there.fitting(asking("higher", 6))
-    assert there.fitting(asking("p", 5, "n0"), ["n0"]) == ["n0"]
+        return filtered(self.extender, manifest, names)[0]
 
 
 def test_room_that_a_gang_waits_for_is_no_place_of_its_member_yet() -> None:
@@ -123,14 +109,8 @@ def test_a_place_that_is_not_published_yet_is_found() -> None:
 def test_a_request_of_an_autoscaler_is_answered_as_before() -> None:
     there = Planned()
     there.plan("n3", asking("p"))
-    body = json.dumps(
-        {
-            "Pod": asking("p"),
-            "Nodes": {"items": [node(name, {WHOLE: "1"}) for name in NAMES]},
-            "NodeNames": None,
-        }
-    ).encode()
-    answer = json.loads(there.extender.filter(body, time.monotonic() + 60).body)
+    body = nodes_body(asking("p"), [node(name, {WHOLE: "1"}) for name in NAMES])
+    answer = json.loads(there.extender.filter(body, until()).body)
     assert len(answer["Nodes"]["items"]) == len(NAMES)
 
 

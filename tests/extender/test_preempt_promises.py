@@ -5,6 +5,7 @@ shares.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import event, given
@@ -33,16 +34,15 @@ SIZES = (10_000, 20_000, 30_000, 40_000, 70_000)
 PRIORITY = 50
 
 
+@dataclass
 class Cluster:
-    """Nodes of shares with their pods; some pods are leaving."""
+    """Nodes of so many GPUs for shares with their pods; some pods are leaving."""
 
-    def __init__(self, nodes: dict[str, int], pods: dict[str, Json]) -> None:
-        self.nodes = nodes
-        self.pods = pods
+    nodes: dict[str, int]
+    pods: dict[str, Json]
 
     @property
     def objects(self) -> list[Json]:
-        """All objects."""
         nodes = [each for name, gpus in self.nodes.items() for each in share_node(name, gpus)]
         return [*nodes, *self.pods.values()]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +12,8 @@ from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget, Selector
 from scheduler_ext.core.preemption.preemption import Preemption
-from scheduler_ext.extender import places, preemptor
+from scheduler_ext.extender import preemptor
+from scheduler_ext.wire.config import Configuration, PreemptionSection
 from tests.extender.preempting import (
     WHOLE,
     asks_shares,
@@ -29,6 +32,7 @@ from tests.extender.preempting import (
 )
 from tests.kube_objects import Json, pod
 
+EMPTY = Configuration(preemption=PreemptionSection(empty_victims=True))
 URGENT = pod("urgent", {WHOLE: "1"}, priority=100)
 TWO = (
     *whole_node("n1", "a"),
@@ -48,11 +52,9 @@ def cpu(name: str, priority: int, amount: str = "1") -> Json:
 @pytest.mark.parametrize(
     ("proposed", "victims"),
     [
-        pytest.param({"n1": uids("a"), "n2": uids("b")}, {"n1": ["a"], "n2": ["b"]}, id="each node its own"),
         pytest.param({"n1": uids("b")}, {"n1": ["a"]}, id="a pod of another node is not named"),
         pytest.param({"n1": uids("urgent", "a")}, {"n1": ["a"]}, id="nor the pod itself"),
         pytest.param({"n1": uids("web", "a")}, {"n1": ["web", "a"]}, id="a pod that holds no GPU is"),
-        pytest.param({"n1": uids()}, {"n1": ["a"]}, id="an empty list is filled"),
         pytest.param({"n3": uids("a")}, {}, id="an unknown node is left out"),
         pytest.param(
             {"n1": uids("web", "a", violations=2)},
@@ -68,7 +70,6 @@ def test_victims_are_on_their_node(proposed: Json, victims: dict[str, list[str]]
 @pytest.mark.parametrize(
     ("named", "asks", "victims"),
     [
-        pytest.param([cpu("web", 5)], {}, {"n1": ["web", "a"]}, id="a lower one goes as well"),
         pytest.param([cpu("web", 100)], {}, {"n1": ["a"]}, id="an equal one is spared"),
         pytest.param([pod("web", on="n1")], {}, {"n1": ["web", "a"]}, id="none said is 0"),
         pytest.param([cpu("web", 5000)], {"cpu": "1"}, {}, id="where its CPU would be needed, no pod leaves"),
@@ -106,31 +107,15 @@ def test_for_a_member_that_filter_lets_to_its_place_alone_pods_leave(
     assert preempt(extender_on(*TWO), asking, {"n1": uids("a"), "n2": uids("b")}) == victims
 
 
-def test_other_resources_that_the_pod_requests_must_be_freed_too() -> None:
-    """Of two holders of a GPU, the one whose CPU kube-scheduler counts on, though the other is cheaper."""
-    dear = on_gpu("b", "n1", 5)
-    dear["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "4"
-    extender = extender_on(*whole_node("n1", "a", "b"), on_gpu("a", "n1", 1), dear)
-    proposed = {"n1": uids("b")}
-    assert preempt(extender, URGENT, proposed) == {"n1": ["a"]}
-    extender.places.forget("uid-urgent")
-    assert preempt(extender, pod("urgent", {WHOLE: "1", "cpu": "4"}, priority=100), proposed) == {"n1": ["b"]}
-
-
 def test_budgets_are_counted() -> None:
     guarded = on_gpu("a", "n1", 1)
     guarded["metadata"]["labels"] = {"app": "web"}
     extender = extender_on(*whole_node("n1", "a", "b"), guarded, on_gpu("b", "n1", 5))
-    assert preempt(extender, URGENT, {"n1": uids("a")}) == {"n1": ["a"]}
-    extender.places.forget("uid-urgent")
     extender.preemptor.budgets = lambda: (Budget("default", "web", Selector({"app": "web"}), 0),)
     assert preempt(extender, URGENT, {"n1": uids("a")}) == {"n1": ["b"]}
-    extender.places.forget("uid-urgent")
-    both = pod("urgent", {WHOLE: "2"}, priority=100)
-    assert preempt(extender, both, {"n1": uids("a")}) == {"n1": ["b", "a", "1 violated"]}
 
 
-@pytest.mark.parametrize("empty_victims", [False, True])
+@pytest.mark.parametrize("config", [Configuration(), EMPTY], ids=["a release", "with empty victims"])
 @pytest.mark.parametrize(
     "asking",
     [
@@ -139,8 +124,8 @@ def test_budgets_are_counted() -> None:
         pytest.param(pod("p", {WHOLE: "1"}, priority=1), id="has no lower ones"),
     ],
 )
-def test_no_pod_leaves_for_a_pod_that(asking: Json, *, empty_victims: bool) -> None:
-    extender = extender_on(*TWO, empty_victims=empty_victims)
+def test_no_pod_leaves_for_a_pod_that(asking: Json, config: Configuration) -> None:
+    extender = extender_on(*TWO, config=config)
     assert preempt(extender, asking, {"n1": uids("a")}) == {}
     assert filtered(extender, asking, ["n1", "n2"]) == ([], [])
 
@@ -152,50 +137,48 @@ class TestAPlaceOnItsWay:
     WAITING = nominated(ASKING, "first")
     FIRST = (*share_node("first", 1), *share_node("second", 1), on_share("b", 40_000, "second", 0, 1))
     LOW = on_share("a", 40_000, "first", 0, 1)
+    STAYS = on_share("stays", 30_000, "first", 0, 100)
 
-    def second(
-        self, *objects: Json, asking: Json = WAITING, asked: bool = True, empty_victims: bool = False
-    ) -> dict[str, list[str]]:
-        """The victims on the second node, after kube-scheduler has asked filter about the first."""
-        extender = extender_on(*self.FIRST, *objects, empty_victims=empty_victims)
+    @pytest.mark.parametrize(
+        ("asking", "first", "asked", "leaves"),
+        [
+            pytest.param(WAITING, (leaving(LOW),), True, False, id="no pod leaves meanwhile"),
+            # For example a cordoned node: its victims may take an hour and free nothing.
+            pytest.param(WAITING, (leaving(LOW),), False, True, id="unless filter is not asked about it"),
+            pytest.param(ASKING, (leaving(LOW),), True, True, id="unless the pod is not nominated"),
+            pytest.param(WAITING, (LOW,), True, True, id="unless no pod leaves the nominated node"),
+            pytest.param(WAITING, (leaving(LOW), STAYS), True, True, id="unless more has to leave"),
+            pytest.param(
+                WAITING,
+                (leaving(on_share("a", 40_000, "first", 0, 100)),),
+                True,
+                True,
+                id="unless the departing pod has no lower priority",
+            ),
+            pytest.param(
+                nominated(ASKING, "nosuch"),
+                (leaving(LOW),),
+                True,
+                True,
+                id="unless the nominated node is gone",
+            ),
+            # kube-scheduler has reasons of its own: a taint, for example.
+            pytest.param(WAITING, (), True, True, id="unless kube-scheduler does not take the free place"),
+        ],
+    )
+    def test_victims_on_a_second_node(
+        self, asking: Json, first: tuple[Json, ...], asked: bool, leaves: bool
+    ) -> None:
+        extender = extender_on(*self.FIRST, *first)
         if asked:
             filtered(extender, asking, ["first"])
-        return preempt(extender, asking, {"second": uids("b")})
+        assert preempt(extender, asking, {"second": uids("b")}) == ({"second": ["b"]} if leaves else {})
 
-    def test_no_pod(self) -> None:
-        assert self.second(leaving(self.LOW)) == {}
-
-    def test_victims_leave_if_kube_scheduler_no_longer_proposes_the_nominated_node(self) -> None:
-        """For example a cordoned node: its victims may take an hour and free nothing."""
-        assert self.second(leaving(self.LOW), asked=False) == {"second": ["b"]}
-
-    def test_victims_leave_if_the_pod_is_not_nominated(self) -> None:
-        assert self.second(leaving(self.LOW), asking=self.ASKING) == {"second": ["b"]}
-
-    def test_victims_leave_if_no_pod_leaves_the_nominated_node(self) -> None:
-        assert self.second(self.LOW) == {"second": ["b"]}
-
-    def test_victims_leave_if_the_departures_are_not_enough(self) -> None:
-        stays = on_share("stays", 30_000, "first", 0, 100)
-        assert self.second(leaving(self.LOW), stays) == {"second": ["b"]}
-
-    def test_victims_leave_if_the_departing_pod_has_no_lower_priority(self) -> None:
-        assert self.second(leaving(on_share("a", 40_000, "first", 0, 100))) == {"second": ["b"]}
-
-    def test_victims_leave_if_the_nominated_node_is_gone(self) -> None:
-        asking = nominated(self.ASKING, "nosuch")
-        assert self.second(leaving(self.LOW), asking=asking) == {"second": ["b"]}
-
-    def test_victims_leave_if_kube_scheduler_does_not_take_the_free_place(self) -> None:
-        """kube-scheduler has reasons of its own: a taint, for example."""
-        assert self.second() == {"second": ["b"]}
-
-    @pytest.mark.parametrize("empty_victims", [False, True])
     def test_where_filter_refused_it_before_it_heard_of_the_end(
-        self, monkeypatch: pytest.MonkeyPatch, empty_victims: bool
+        self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(preemptor, "BEHIND_S", 600.0)
-        extender = extender_on(*self.FIRST, leaving(self.LOW), empty_victims=empty_victims)
+        extender = extender_on(*self.FIRST, leaving(self.LOW))
         assert filtered(extender, self.WAITING, ["first"])[0] == []
         tell(extender, *self.FIRST)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {}
@@ -205,39 +188,6 @@ class TestAPlaceOnItsWay:
         extender.preemptor._refused.expire(time.monotonic() + 601)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
 
-    def test_where_it_was_named_before_its_departure_was_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(places, "BEHIND_S", 600.0)
-        extender = extender_on(*self.FIRST, self.LOW)
-        assert preempt(extender, self.ASKING, {"first": uids("a")}) == {"first": ["a"]}
-        assert preempt(extender, self.WAITING, {"second": uids("b")}) == {}
-        other = nominated(asks_shares("other", 60_000), "first")
-        assert preempt(extender, other, {"second": uids("b")}) == {"second": ["b"]}
-        extender.places.forget("uid-other")
-        monkeypatch.setattr(places, "BEHIND_S", 0.0)
-        assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
-
-
-@pytest.mark.parametrize(
-    ("stays", "leaves", "asks"),
-    [
-        pytest.param((33_728,), 40_000, (40_000,), id="one share"),
-        pytest.param((3_728, 40_000), 30_000, (40_000, 30_000, 33_728), id="shares that fill two GPUs"),
-    ],
-)
-def test_a_victim_leaves_that_makes_room_exactly(
-    stays: tuple[int, ...], leaves: int, asks: tuple[int, ...]
-) -> None:
-    """Not one MiB remains then."""
-    extender = extender_on(
-        *share_node("n", len(stays)),
-        *(on_share(f"stays{i}", mib, "n", i, 500) for i, mib in enumerate(stays)),
-        on_share("leaves", leaves, "n", 0, 1),
-    )
-    assert preempt(extender, asks_shares("urgent", *asks), {"n": uids("leaves")}) == {"n": ["leaves"]}
-    extender.places.forget("uid-urgent")
-    over = (asks[0] + 1, *asks[1:])
-    assert preempt(extender, asks_shares("urgent", *over), {"n": uids("leaves")}) == {}
-
 
 class TestEmptyVictims:
     """Releases that accept victims on unproposed nodes get the nodes to preempt on."""
@@ -246,7 +196,7 @@ class TestEmptyVictims:
     NAMES = ("n1", "n2", "n3", "nosuch")
 
     def test_where_no_node_fits_the_nodes_with_possible_victims_are_named(self) -> None:
-        extender = extender_on(*self.OBJECTS, empty_victims=True)
+        extender = extender_on(*self.OBJECTS, config=EMPTY)
         assert filtered(extender, URGENT, self.NAMES) == ([], ["n1", "n2"])
         assert preempt(extender, URGENT, {"n1": uids(), "n3": uids()}) == {"n1": ["a"]}
 
@@ -254,20 +204,8 @@ class TestEmptyVictims:
         assert filtered(extender_on(*self.OBJECTS), URGENT, self.NAMES) == ([], [])
 
     def test_none_where_some_node_fits(self) -> None:
-        extender = extender_on(*self.OBJECTS, *whole_node("free", None), empty_victims=True)
+        extender = extender_on(*self.OBJECTS, *whole_node("free", None), config=EMPTY)
         assert filtered(extender, URGENT, [*self.NAMES, "free"]) == (["free"], [])
-
-    def test_a_share_that_the_nodes_sum_would_take(self) -> None:
-        """No GPU alone has room, both together have: only this search finds victims."""
-        objects = [
-            *share_node("n", 2),
-            on_share("a", 50_000, "n", 0, 1),
-            on_share("b", 50_000, "n", 1, 2),
-        ]
-        extender = extender_on(*objects, empty_victims=True)
-        asking = asks_shares("urgent", 40_000)
-        assert filtered(extender, asking, ["n"]) == ([], ["n"])
-        assert preempt(extender, asking, {"n": uids()}) == {"n": ["a"]}
 
     def test_a_hundred_nodes_that_are_alike_take_no_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The result for one serves all, so that the clock hardly matters."""
@@ -288,7 +226,7 @@ class TestEmptyVictims:
                 *(on_share(f"{name}-{i}", 50_000, name, i, 5) for i in range(2)),
             )
         ]
-        extender = extender_on(*objects, empty_victims=True)
+        extender = extender_on(*objects, config=EMPTY)
         assert filtered(extender, asks_shares("urgent", 40_000), names) == ([], sorted(names))
         assert len(looked_at) == 1
 
@@ -298,56 +236,19 @@ class TestEmptyVictims:
         monkeypatch.setattr(preemptor, "_RESCUE_S", 60.0)
         names = [f"m{i}" for i in range(50)]
         objects = [each for name in names for each in (*whole_node(name, name), on_gpu(name, name, 1))]
-        assert len(filtered(extender_on(*objects, empty_victims=True), URGENT, names)[1]) == 5
-
-
-def test_a_nominated_pod_holds_one_gpu_and_not_all() -> None:
-    """Only victims that could be the pod's own are lost to others, as soon as the extender learns of it."""
-    waiting = nominated(asks_shares("waiting", 70_000, priority=50), "n")
-    extender = extender_on(*share_node("n", 2), waiting)
-    lower = asks_shares("lower", 50_000, priority=50)
-    assert filtered(extender, lower, ["n"])[0] == ["n"]
-    assert filtered(extender, asks_shares("both", 50_000, 50_000, priority=50), ["n"])[0] == []
-    assert filtered(extender, asks_shares("both", 50_000, 50_000, priority=51), ["n"])[0] == ["n"]
-
-
-def test_the_own_place_of_a_pod_does_not_count_against_it() -> None:
-    waiting = nominated(URGENT, "n1")
-    extender = extender_on(*TWO, waiting)
-    assert preempt(extender, waiting, {"n1": uids("a")}) == {"n1": ["a"]}
-    other = pod("other", {WHOLE: "1"}, priority=100)
-    assert preempt(extender, other, {"n1": uids("a")}) == {}
-
-
-class Ticking:
-    """A clock that advances a second with each reading."""
-
-    def __init__(self, ends_after: int) -> None:
-        self.end = float(ends_after)
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        self.now += 1
-        return self.now
-
-
-class TestTheDeadline:
-    def test_past_it_there_is_no_answer(self) -> None:
-        with pytest.raises(RequestError) as refusal:
-            preempt(extender_on(*TWO), URGENT, {"n1": uids("a")}, within_s=-0.001)
-        assert refusal.value.status == 503
+        assert len(filtered(extender_on(*objects, config=EMPTY), URGENT, names)[1]) == 5
 
     def test_a_search_cut_short_does_not_claim_that_no_victim_helps(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """kube-scheduler would not ask again."""
-        ticking = Ticking(ends_after=3)
-        monkeypatch.setattr(preemptor, "time", ticking)
+        seconds = count(1)
+        monkeypatch.setattr(preemptor, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
         useless = (*whole_node("n1", "kept"), on_gpu("kept", "n1", 1000), pod("low", on="n1", priority=1))
         asked = {"n1": uids("low"), "n2": uids("b", violations=1)}
         extender = extender_on(*useless, *whole_node("n2", "b"), on_gpu("b", "n2", 1))
         with pytest.raises(RequestError) as refusal:
-            extender.preemptor.preempt(preempt_body(URGENT, asked), ticking.end)
+            extender.preemptor.preempt(preempt_body(URGENT, asked), 3.0)
         assert refusal.value.status == 503
 
     def test_within_it_all_nodes_are_answered_before_any_is_searched(
@@ -379,41 +280,23 @@ def test_without_an_inventory_no_pod_leaves() -> None:
     assert refusal.value.status == 503
 
 
-def test_negative_priorities_count_where_as_many_leave() -> None:
-    """Two victims of one GPU either way, one with priority 0; the other two without."""
-    low = (on_share("b", 30_000, "n", 0, -1), on_share("d", 30_000, "n", 1, -5))
-    equal = [on_share(f"a{i}", 40_000, "n", i, 0) for i in range(2)]
-    for one, start in zip(equal, ("2026-11-20T00:00:00Z", "2026-01-20T00:00:00Z"), strict=True):
-        one["status"]["startTime"] = start
-    extender = extender_on(*share_node("n", 2), *low, *equal)
-    assert preempt(extender, asks_shares("urgent", 70_000), {"n": uids()}) == {"n": ["a1", "d"]}
-
-
-class TestTwoThatWaitForOnePlace:
+def test_of_two_that_wait_for_one_place_the_first_gets_it() -> None:
     """Equal priorities; preempt answered the second before it learned of the first."""
-
-    HELD = (on_share("h", 48_000, "n", 1, 500), *share_node("n", 2))
-    ONE = nominated(asks_shares("aaa", 60_000, priority=50), "n")
-    OTHER = nominated(asks_shares("bbb", 50_000, priority=50), "n")
-
-    def test_the_first_gets_it(self) -> None:
-        extender = extender_on(*self.HELD, self.ONE, self.OTHER)
-        assert filtered(extender, self.ONE, ["n"])[0] == ["n"]
-        assert filtered(extender, self.OTHER, ["n"])[0] == []
-
-    def test_no_other_pod_gets_the_place_of_two_waiting_pods(self) -> None:
-        extender = extender_on(*self.HELD, self.ONE, self.OTHER)
-        assert filtered(extender, asks_shares("late", 1000, priority=50), ["n"])[0] == []
+    one, other = (
+        nominated(asks_shares(name, mib, priority=50), "n")
+        for name, mib in (("aaa", 60_000), ("bbb", 50_000))
+    )
+    held = (on_share("h", 48_000, "n", 1, 500), *share_node("n", 2))
+    extender = extender_on(*held, one, other)
+    assert filtered(extender, one, ["n"])[0] == ["n"]
+    assert filtered(extender, other, ["n"])[0] == []
 
 
 def test_idle_pods_of_the_source_go_first() -> None:
-    """Of two pods that are otherwise equal; without the setting, the one that started last goes."""
+    """Of two pods that are otherwise equal, where else the one that started last would."""
     early, late = on_gpu("early", "n"), on_gpu("late", "n")
     early["status"]["startTime"] = "2026-01-01T00:00:00Z"
     late["status"]["startTime"] = "2026-01-02T00:00:00Z"
     extender = extender_on(*whole_node("n", "early", "late"), early, late)
-    proposed = {"n": uids("early", "late")}
-    assert preempt(extender, URGENT, proposed) == {"n": ["late"]}
-    extender = extender_on(*whole_node("n", "early", "late"), early, late)
     extender.preemptor.idle = lambda info: {"uid-early"} if info.name == "n" else set()
-    assert preempt(extender, URGENT, proposed) == {"n": ["early"]}
+    assert preempt(extender, URGENT, {"n": uids("early", "late")}) == {"n": ["early"]}

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from scheduler_ext.extender.answer import Bound
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.extender.record import Record
+from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire.config import Configuration, InspectionSection
-from scheduler_ext.wire.objects import assemble, read_objects
 from scheduler_ext.wire.redacted import read_redacted
-from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, names_body, node, pod
+from tests.extender.preempting import extender_on
+from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, names_body, node, pod
 
 WHOLE = "nvidia.com/gpu"
 FOREVER = float("inf")
@@ -24,13 +24,6 @@ NODES = [
     *(gpu_node("other", [gpu(0, model="T4")]), node("other", {WHOLE: "1"})),
 ]
 NAMES = ["small", "large", "other", "stranger"]
-
-
-def extender_of(*objects: Json, config: Configuration | None = None) -> Extender:
-    config = config or Configuration()
-    extender = Extender(config)
-    extender.replace_nodes(assemble(read_objects(inventory(*objects)), config.resource_names()).values())
-    return extender
 
 
 def ask(extender: Extender, asking: Json, names: list[str] | None = None) -> None:
@@ -43,11 +36,16 @@ def ask(extender: Extender, asking: Json, names: list[str] | None = None) -> Non
         extender.record.answered("prioritize", answer)
 
 
-def test_a_decision_is_remembered_with_its_reasons_and_its_best_nodes() -> None:
-    extender = extender_of(*NODES)
-    ask(extender, pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "model": "A100-80GB"}))
-    found = extender.record.of("default", "p")
+def kept(extender: Extender, name: str = "p") -> Recorded:
+    found = extender.record.of("default", name)
     assert found is not None
+    return found
+
+
+def test_a_decision_is_remembered_with_its_reasons_and_its_best_nodes() -> None:
+    extender = extender_on(*NODES)
+    ask(extender, pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "model": "A100-80GB"}))
+    found = kept(extender)
     assert (found.filters, found.generation, found.nodes_in, found.nodes_out) == (1, 1, 4, 2)
     assert found.rejected == {
         "node(s) didn't match the requested GPU model": 1,
@@ -62,10 +60,9 @@ def test_a_decision_is_remembered_with_its_reasons_and_its_best_nodes() -> None:
 
 
 def test_the_record_has_the_nodes_of_the_request() -> None:
-    extender = extender_of(*NODES)
+    extender = extender_on(*NODES)
     ask(extender, pod("p", {WHOLE: "1"}), ["large", "stranger"])
-    found = extender.record.of("default", "p")
-    assert found is not None
+    found = kept(extender)
     assert found.offered is not None
     asked = {name: (name in found.offered, found.offered.knows(name)) for name in NAMES}
     assert asked == {
@@ -77,29 +74,27 @@ def test_the_record_has_the_nodes_of_the_request() -> None:
 
 
 def test_the_next_try_replaces_the_last_one_and_is_counted() -> None:
-    extender = extender_of(*NODES)
+    extender = extender_on(*NODES)
     ask(extender, pod("p", {WHOLE: "9"}))
     ask(extender, pod("p", {WHOLE: "9"}), ["small"])
-    found = extender.record.of("default", "p")
-    assert found is not None
+    found = kept(extender)
     assert (found.filters, found.nodes_in, found.nodes_out, found.candidates) == (2, 1, 0, ())
     assert found.main_reason == "Insufficient nvidia.com/gpu per device"
 
 
 def test_a_pod_of_the_same_name_is_another_one() -> None:
-    extender = extender_of(*NODES)
+    extender = extender_on(*NODES)
     for uid in ("uid-1", "uid-2"):
         asking = pod("p", {WHOLE: "1"})
         asking["metadata"]["uid"] = uid
         ask(extender, asking)
-    found = extender.record.of("default", "p")
-    assert found is not None
+    found = kept(extender)
     assert found.uid == "uid-2"
     assert extender.record.of_uid("uid-1") is not None
 
 
 def test_the_pod_is_kept_without_what_no_decision_reads() -> None:
-    extender = extender_of(*NODES)
+    extender = extender_on(*NODES)
     asking = pod("p", {SHARE: "8192"}, annotations={ANNOTATION + "model": "A100", "team": "SECRET"})
     asking["metadata"]["labels"] = {"a": "SECRET"}
     asking["spec"]["containers"][0] |= {
@@ -112,12 +107,10 @@ def test_the_pod_is_kept_without_what_no_decision_reads() -> None:
         {"name": "w", "persistentVolumeClaim": {"claimName": "SECRET"}},
     ]
     ask(extender, asking)
-    found = extender.record.of("default", "p")
-    assert found is not None
+    found = kept(extender)
     assert b"SECRET" not in found.pod
     ask(extender, json.loads(found.pod))
-    again = extender.record.of("default", "p")
-    assert again is not None
+    again = kept(extender)
     assert (again.pod, again.rejected, again.candidates) == (found.pod, found.rejected, found.candidates)
     assert read_redacted(found.pod).spec is not None
 
@@ -136,21 +129,19 @@ def bound(kind: str, node: str = "large", at: float = 1.0) -> Bound:
     ],
 )
 def test_how_binds_ended_is_remembered(kinds: list[str], last: str) -> None:
-    extender = extender_of(*NODES)
+    extender = extender_on(*NODES)
     ask(extender, pod("p", {WHOLE: "1"}))
     record = extender.record
-    found = record.of("default", "p")
-    assert found is not None
+    found = kept(extender)
     for kind in kinds:
         record.bound(found.uid, "default", "p", bound(kind))
-    found = record.of("default", "p")
-    assert found is not None
+    found = kept(extender)
     assert found.bound == bound(last)
     assert found.nodes_in == 4
 
 
 def test_recent_entries_are_the_changed_ones_with_the_latest_first() -> None:
-    extender = extender_of(*NODES)
+    extender = extender_on(*NODES)
     for name in ("a", "b", "c"):
         ask(extender, pod(name, {WHOLE: "1"}))
     record = extender.record
@@ -164,7 +155,7 @@ def test_recent_entries_are_the_changed_ones_with_the_latest_first() -> None:
 
 def test_nothing_is_kept_where_nothing_is_to_be() -> None:
     config = Configuration(inspection=InspectionSection(decisions=0))
-    extender = extender_of(*NODES, config=config)
+    extender = extender_on(*NODES, config=config)
     ask(extender, pod("p", {WHOLE: "1"}))
     extender.record.bound("uid-p", "default", "p", bound("bound"))
     assert len(extender.record) == 0
@@ -182,7 +173,7 @@ def test_there_are_never_more_entries_nor_bytes_than_allowed(
     asked: list[tuple[int, int, bool]], most: int, most_bytes: int
 ) -> None:
     record = Record(most, most_bytes)
-    extender = extender_of(*NODES)
+    extender = extender_on(*NODES)
     extender.record = record
     for number, padding, binds in asked:
         asking = pod(f"p{number}", {WHOLE: "1"}, annotations={ANNOTATION + "model": "x" * padding})
@@ -198,7 +189,7 @@ def test_there_are_never_more_entries_nor_bytes_than_allowed(
 
 
 def test_a_flood_between_two_readings_loses_the_oldest_alone() -> None:
-    extender = extender_of(*NODES)
+    extender = extender_on(*NODES)
     for i in range(600):
         answer = extender.filter(names_body(pod(f"p{i}", {WHOLE: "1"}), ["small"]), FOREVER)
         extender.record.answered("filter", answer)

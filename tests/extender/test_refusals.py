@@ -6,20 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender import extender as extender_module
-from scheduler_ext.extender.extender import Extender
-from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import assemble, read_objects
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, names_body, node, nodes_body, pod
+from tests.extender.preempting import extender_on, infos_of
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, names_body, node, nodes_body, pod
 
 WHOLE = "nvidia.com/gpu"
 SICK: Json = {"health": {"state": "Unhealthy", "reason": "XID 79"}}
 FULL: Json = {"memory": {"totalMiB": 81920, "usedMiB": 80000, "unaccountedMiB": 80000}}
-
-
-def infos(*objects: Json) -> dict[str, NodeInfo]:
-    return assemble(read_objects(inventory(*objects)), Configuration().resource_names())
 
 
 class Refusing:
@@ -27,8 +20,7 @@ class Refusing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        self.extender = Extender(Configuration())
-        self.extender.replace_nodes(infos(*(gpu_node(name, [gpu(0, **SICK)]) for name in "abc")).values())
+        self.extender = extender_on(*(gpu_node(name, [gpu(0, **SICK)]) for name in "abc"))
         monkeypatch.setattr(extender_module, "time", SimpleNamespace(monotonic=lambda: self.now))
 
     def ask(self, asking: Json, names: str = "abc") -> None:
@@ -36,7 +28,7 @@ class Refusing:
 
     def change(self, *objects: Json) -> None:
         """From now on these nodes have this state."""
-        self.extender.update_nodes(dict(infos(*objects)))
+        self.extender.update_nodes(infos_of(*objects))
 
     def cured(self, changed: str, since: float = 0.0) -> set[str]:
         return set(self.nodes(dict.fromkeys(changed, since)))

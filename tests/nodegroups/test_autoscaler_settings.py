@@ -63,6 +63,7 @@ def test_the_shares_of_a_node_are_those_that_the_extender_will_advertise() -> No
 
 def test_cheap_groups_come_first_then_small_nodes_and_of_equal_ones_spot() -> None:
     groups = table(
+        group("dear", labels={"gpu.scheduler-ext.io/value": "5"}),
         group("h100", model="H100-80GB"),
         group("slices", **SLICES),
         group("l4"),
@@ -75,6 +76,7 @@ def test_cheap_groups_come_first_then_small_nodes_and_of_equal_ones_spot() -> No
         "l4-spot",
         "l4",
         "l4-large-spot",
+        "dear",
         "h100",
         "slices",
     ]
@@ -82,12 +84,6 @@ def test_cheap_groups_come_first_then_small_nodes_and_of_equal_ones_spot() -> No
 
 def of_kind(objects: Json, kind: str) -> dict[str, Json]:
     return {each["metadata"]["name"]: each["spec"] for each in objects["items"] if each["kind"] == kind}
-
-
-def test_a_price_in_the_labels_of_a_group_comes_before_that_of_its_model() -> None:
-    dear = group("dear", labels={"gpu.scheduler-ext.io/value": "5"})
-    groups = table(dear, group("a100", model="A100-80GB")).groups
-    assert [each.name for each in ordered(groups)] == ["a100", "dear"]
 
 
 def test_karpenter_gets_a_pool_for_each_group() -> None:
@@ -144,12 +140,6 @@ def test_karpenter_learns_what_the_provider_does_not_know() -> None:
     }
     assert overlays["shares"]["capacity"][GPU] == "0"
     assert overlays.keys() == {"shares", "slices"}
-
-
-def test_karpenter_keeps_no_minimum() -> None:
-    assert karpenter_notes(table(group(), group("h", min=1))) == [
-        "groups[1].min: Karpenter keeps no minimum of 1; it adds nodes for waiting pods only"
-    ]
 
 
 def test_cluster_autoscaler_knows_a_node_before_it_exists() -> None:
@@ -212,21 +202,52 @@ def test_the_expander_finds_a_group_by_its_id(id_: str, name: str | None) -> Non
     assert chosen == [ranks[name]] * (name is not None)
 
 
-def test_cluster_api_states_one_resource() -> None:
-    noted = cluster_autoscaler_notes(table(group(), group("m", **sliced(p3g_40gb=1, p1g_10gb=1))))
-    assert noted == [
-        "groups[1].mig.profiles: an annotation of Cluster API names one resource, so the group states "
-        "nvidia.com/mig-3g.40gb only"
-    ]
+def gke(*groups: Json, location: str = "europe-west4") -> NodeGroups:
+    return table(*groups, gke={"cluster": "c", "location": location, "maxCpu": 96})
 
 
-def test_two_effects_of_one_taint_are_noted_for_the_tags() -> None:
-    taints = [{"key": "a", "effect": effect} for effect in ("NoSchedule", "NoExecute")]
-    noted = cluster_autoscaler_notes(table(group(taints=[*taints, {"key": "b", "effect": "NoSchedule"}])))
-    assert noted == [
-        "groups[0].taints: a tag of an Auto Scaling group has one effect of a; cluster-autoscaler knows the "
-        "last one only"
-    ]
+TWO_EFFECTS = [
+    {"key": "a", "effect": "NoSchedule"},
+    {"key": "a", "effect": "NoExecute"},
+    {"key": "b", "effect": "NoSchedule"},
+]
+
+
+@pytest.mark.parametrize(
+    ("notes", "given", "note"),
+    [
+        pytest.param(
+            karpenter_notes,
+            table(group(), group("h", min=1)),
+            "groups[1].min: Karpenter keeps no minimum of 1; it adds nodes for waiting pods only",
+            id="a minimum",
+        ),
+        pytest.param(
+            cluster_autoscaler_notes,
+            table(group(), group("m", **sliced(p3g_40gb=1, p1g_10gb=1))),
+            "groups[1].mig.profiles: an annotation of Cluster API names one resource, so the group states "
+            "nvidia.com/mig-3g.40gb only",
+            id="two resources",
+        ),
+        pytest.param(
+            cluster_autoscaler_notes,
+            table(group(taints=TWO_EFFECTS)),
+            "groups[0].taints: a tag of an Auto Scaling group has one effect of a; cluster-autoscaler knows "
+            "the last one only",
+            id="two effects of one taint",
+        ),
+        pytest.param(
+            gke_notes,
+            gke(group(instanceTypes=["g6.12xlarge"]), location="europe-west4-a"),
+            "groups[0].instanceTypes: g6.12xlarge is no machine type of Google Cloud",
+            id="a machine of another cloud",
+        ),
+    ],
+)
+def test_what_an_autoscaler_does_not_do_is_noted(
+    notes: Callable[[NodeGroups], list[str]], given: NodeGroups, note: str
+) -> None:
+    assert notes(given) == [note]
 
 
 @pytest.mark.parametrize(
@@ -244,10 +265,6 @@ def test_labels_with_which_no_kubelet_starts_are_noted(label: str, is_noted: boo
     assert all(
         each.startswith(f"groups[0].labels: a kubelet with {label} in --node-labels") for each in noted
     )
-
-
-def gke(*groups: Json, location: str = "europe-west4") -> NodeGroups:
-    return table(*groups, gke={"cluster": "c", "location": location, "maxCpu": 96})
 
 
 def options(words: list[str]) -> dict[str, str]:
@@ -311,11 +328,6 @@ def test_gke_starts_the_least_number_of_nodes_in_every_zone(
     assert found.get("--node-locations", "") == ",".join(zones)
     is_open = location == "europe-west4" and not zones
     assert [note.partition(":")[0] for note in gke_notes(given)] == ["groups[0].zones"] * is_open
-
-
-def test_a_machine_of_another_cloud_is_noted() -> None:
-    given = gke(group(instanceTypes=["g6.12xlarge"]), location="europe-west4-a")
-    assert gke_notes(given) == ["groups[0].instanceTypes: g6.12xlarge is no machine type of Google Cloud"]
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from scheduler_ext.core.cycle.because import because
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
-from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
 from tests.core.asked import labelled, whole
-from tests.core.cycle.test_obvious_answers import FILLED, SICK, SLICED, SPOT, T4_OR_H100, Nodes, has
-from tests.strategies import snapshot_of
+from tests.core.cycle.test_obvious_answers import (
+    FILLED,
+    SICK,
+    SLICED,
+    SPOT,
+    T4_OR_H100,
+    Nodes,
+    has,
+    snapshot_by_name,
+)
 
 LABELS: Nodes = {"labels": labelled("NVIDIA-H100-80GB"), "report": has("H100-80GB", 8)}
 ALIKE: Nodes = {"a": has("T4", 4), "b": has("T4", 4)}
@@ -48,22 +53,18 @@ ROWS = [
 
 @pytest.mark.parametrize(("request_", "nodes", "best", "word"), ROWS)
 def test_because(request_: GpuRequest, nodes: Nodes, best: str, word: str) -> None:
-    snapshot = snapshot_of([_named(info, name) for name, info in nodes.items()])
+    snapshot = snapshot_by_name(nodes)
     decision = filter_nodes(request_, snapshot, Policy())
     assert because(decision, best, [name for name in nodes if name != best]) == word
 
 
 def test_nodes_with_equal_points_are_equal() -> None:
-    snapshot = snapshot_of([_named(info, name) for name, info in HALF_FULL.items()])
+    snapshot = snapshot_by_name(HALF_FULL)
     policies = (Policy(weights={"tightness": weight}) for weight in (0.02, 0.03))
     words = [because(filter_nodes(whole(), snapshot, policy), "a", ["b"]) for policy in policies]
     assert words == ["all equal", "packs"]
 
 
-def _named(info: NodeInfo, name: str) -> NodeInfo:
-    return replace(info, name=name)
-
-
 def test_a_pod_without_gpus_has_no_word() -> None:
-    snapshot = snapshot_of([_named(info, name) for name, info in ALIKE.items()])
+    snapshot = snapshot_by_name(ALIKE)
     assert because(filter_nodes(GpuRequest(), snapshot, Policy()), "a", ["b"]) is None

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import event, given
-from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
-from tests.core.asked import HELD, mig, whole
+from tests.core.asked import HELD, whole
 from tests.core.reported import SHARE, bound, device, node, sliced, slots, wants
-from tests.strategies import clusters, several_requests, snapshot_of
+from tests.free_memory import clusters_with_closed_parts
+from tests.strategies import several_requests, snapshot_of
 
 MIXED = {"mig_strategy": "mixed"}
 TIME_SLICED = {"sharing_strategy": "time-slicing", "replicas": 4}
@@ -35,7 +35,6 @@ def fits(info: NodeInfo, request: GpuRequest) -> bool:
 @pytest.mark.parametrize(
     ("info", "request_", "expected"),
     [
-        pytest.param(node(closed(0), device(1)), whole(), False, id="a free one, which kubelet might pick"),
         pytest.param(
             node(closed(0, holders=HELD), device(1)), whole(), True, id="a held one is in no danger"
         ),
@@ -47,12 +46,6 @@ def fits(info: NodeInfo, request: GpuRequest) -> bool:
             whole(),
             False,
             id="one replica of four held leaves three",
-        ),
-        pytest.param(
-            node(closed(0, mig=sliced(("1g.10gb", 0))), device(1, mig=sliced(("1g.10gb", 0))), report=MIXED),
-            mig("1g.10gb"),
-            False,
-            id="a free instance on it",
         ),
         pytest.param(
             node(closed(0, mig=sliced(("1g.10gb", 0))), device(1), report=MIXED),
@@ -74,21 +67,6 @@ def test_a_cordoned_gpu_keeps_its_holdings() -> None:
     assert found["GPU-1"].share_free_mib == 81920 - 8192
 
 
-@st.composite
-def cordoned_clusters(draw: st.DrawFn) -> tuple[NodeInfo, ...]:
-    """Random clusters with some cordoned GPUs."""
-    found = []
-    for info in draw(clusters()):
-        if info.report is not None:
-            pattern = draw(st.integers(0, 2**16 - 1))
-            devices = tuple(
-                replace(one, cordoned=bool(pattern >> i & 1)) for i, one in enumerate(info.report.devices)
-            )
-            info = replace(info, report=replace(info.report, devices=devices))
-        found.append(info)
-    return tuple(found)
-
-
 def free_where_cordoned(node: Node) -> set[str]:
     """The resources with a free unit on a cordoned, healthy GPU."""
     assert node.info.report is not None
@@ -102,7 +80,7 @@ def free_where_cordoned(node: Node) -> set[str]:
     }
 
 
-@given(cordoned_clusters(), several_requests)
+@given(clusters_with_closed_parts(), several_requests)
 def test_a_cordoned_gpu_takes_no_new_pod(cluster: Sequence[NodeInfo], asked: list[GpuRequest]) -> None:
     snapshot = snapshot_of(cluster)
     reported = [one for one in snapshot.nodes.values() if one.info.report is not None]
@@ -121,7 +99,7 @@ def test_a_cordoned_gpu_takes_no_new_pod(cluster: Sequence[NodeInfo], asked: lis
                 assert verdict[snapshot.state_of[snapshot.row_of[one.info.name]]] != FITS
 
 
-@given(cordoned_clusters(), several_requests)
+@given(clusters_with_closed_parts(), several_requests)
 def test_a_cordon_only_ever_takes_away(cluster: Sequence[NodeInfo], asked: list[GpuRequest]) -> None:
     def opened(info: NodeInfo) -> NodeInfo:
         if info.report is None:

@@ -79,6 +79,14 @@ def test_filter_gives_back_the_best_k_and_names_decide_only_among_equals(
     assert returned(decision, names, limit) == expected
 
 
+def test_a_pod_with_soft_preferences_gets_all_nodes() -> None:
+    names = ["a", "b", "c"]
+    snapshot = snapshot_of([replace(node(device(0)), name=name) for name in names])
+    for soft, count in ((False, 1), (True, 3)):
+        decision = filter_nodes(replace(ONE_GPU, soft_preferences=soft), snapshot, Policy())
+        assert len(returned(decision, names, 1)) == count
+
+
 @given(clusters(), requests(), st.integers(0, 6))
 def test_returned_rejected_and_withheld_are_all_names_and_share_none(
     cluster: Sequence[NodeInfo], request: GpuRequest, limit: int
@@ -275,3 +283,18 @@ def test_a_pod_that_asks_no_gpu_fits_everywhere_equally_well(cluster: Sequence[N
 def test_a_cluster_without_gpus_is_decided_too(request_: GpuRequest, infos: list[NodeInfo]) -> None:
     decision = filter_nodes(request_, snapshot_of(infos), Policy())
     assert set(decision.totals.tolist()) == {-np.inf}
+
+
+# A pod's annotations only restrict its nodes: they give it nothing.
+OF_THE_POD = ("units", "shares", "priority", "cpu_milli", "by_container")
+
+
+@given(clusters(), several_requests)
+def test_a_pod_that_fits_with_annotations_fits_without(
+    cluster: Sequence[NodeInfo], asked: list[GpuRequest]
+) -> None:
+    snapshot = snapshot_of(cluster)
+    for request in asked:
+        plain = replace(GpuRequest(), **{key: getattr(request, key) for key in OF_THE_POD})
+        fits = filter_nodes(request, snapshot, Policy()).verdict == FITS
+        assert not (fits & (filter_nodes(plain, snapshot, Policy()).verdict != FITS)).any()

@@ -10,12 +10,13 @@ import pytest
 
 from scheduler_ext.core.cycle.cycle import filter_nodes, points
 from scheduler_ext.core.cycle.policy import Policy
-from scheduler_ext.core.gpu.gpu import Holder, Memory
+from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest
-from tests.core.asked import HELD, mig, share, whole
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from tests.core.asked import HELD, mig, share, t4, whole
 from tests.core.reported import SHARED, WHOLE, bound, device, node, sliced, wants
 from tests.strategies import snapshot_of
 
@@ -76,11 +77,15 @@ def in_slices(count: int, held: int) -> NodeInfo:
     return has("T4", count, pods=pods, allocatable={WHOLE: 4 * count}, **SLICES)
 
 
+def snapshot_by_name(nodes: Nodes, workload: Workload = UNKNOWN) -> Snapshot:
+    return snapshot_of([replace(info, name=name) for name, info in nodes.items()], workload=workload)
+
+
 def scored(
     request: GpuRequest, nodes: Nodes, policy: Policy | None = None, workload: Workload = UNKNOWN
 ) -> dict[str, int]:
     """The points of each node."""
-    snapshot = snapshot_of([replace(info, name=name) for name, info in nodes.items()], workload=workload)
+    snapshot = snapshot_by_name(nodes, workload)
     decision = filter_nodes(request, snapshot, policy or Policy())
     found = decision.totals[snapshot.state_of[snapshot.rows(list(nodes))]]
     return dict(zip(nodes, points(found, decision.scored.resolution).tolist(), strict=True))
@@ -127,6 +132,9 @@ ROWS = [
     ),
     pytest.param(whole(1, strategy="spread"), FILLED, {"empty"}, id="spread takes the empty node"),
     pytest.param(whole(1, strategy="binpack"), FILLED, {"full"}, id="binpack takes the full node"),
+    pytest.param(
+        whole(strategy="spread", priority=1_000), FILLED, {"empty"}, id="a strategy outweighs a high priority"
+    ),
     # Priority is about reliability, not emptiness.
     pytest.param(whole(priority=2_000_000_000), FILLED, {"full"}, id="a pod of the highest priority packs"),
     pytest.param(whole(priority=10), SICK, {"sound"}, id="priority avoids a node with a sick GPU"),
@@ -197,6 +205,41 @@ ROWS = [
         id="a MIG instance goes to the GPU in use",
     ),
 ]
+
+
+def share_device(info: NodeInfo, request: GpuRequest) -> Device:
+    """The GPU of a share on its node."""
+    snapshot = snapshot_of([info])
+    fit = filter_nodes(request, snapshot, Policy()).scoring.fit
+    assert fit is not None
+    uuid = snapshot.nodes[info.name].uuids[int(fit.slots[0][snapshot.state_of[0]])]
+    (found,) = (each for each in info.devices if each.uuid == uuid)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("strategy", "index"),
+    [
+        pytest.param(None, 1, id="by default, the GPU it fragments least"),
+        pytest.param("binpack", 1, id="binpack: the fullest with room"),
+        pytest.param("spread", 3, id="spread: the emptiest"),
+    ],
+)
+def test_on_its_node_a_share_goes_to(strategy: str | None, index: int) -> None:
+    info = shared("A100-80GB", 70_000, 60_000, 20_000, 0)
+    assert share_device(info, share(8192, strategy=strategy)).index == index
+
+
+@pytest.mark.parametrize("models", [("T4", "A100"), ("A100", "T4")])
+@pytest.mark.parametrize("strategy", ["binpack", "spread"])
+def test_on_its_node_a_share_goes_to_the_model_named_first(models: tuple[str, ...], strategy: str) -> None:
+    info = node(t4(), device(1, holders=(Holder(uid="x", memory_mib=60000),)))
+    assert share_device(info, share(4096, models=models, strategy=strategy)).model.family == models[0]
+
+
+def test_a_policy_strategy_holds_for_pods_that_name_none() -> None:
+    assert best(whole(), FILLED, Policy(strategy="spread")) == {"empty"}
+    assert best(whole(strategy="binpack"), FILLED, Policy(strategy="spread")) == {"full"}
 
 
 @pytest.mark.parametrize(("request_", "nodes", "expected"), ROWS)

@@ -7,19 +7,17 @@ import pytest
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.filters.change_in_progress import ChangeInProgress
 from scheduler_ext.core.filters.counts import GpuCount, MigPlacement
 from scheduler_ext.core.filters.fresh import FreshInventory
 from scheduler_ext.core.filters.health import Health
 from scheduler_ext.core.filters.memory import FreeMemory
 from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.filters.sharing import Sharing
-from scheduler_ext.core.filters.versions import ComputeCapability
 from scheduler_ext.core.framework.refusal import Reason
-from scheduler_ext.core.gpu.gpu import Device, Memory
+from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
-from tests.core.asked import HELD, labelled, mig, share, t4, whole
+from tests.core.asked import HELD, mig, share, t4, whole
 from tests.core.reported import device, node, sliced
 from tests.strategies import snapshot_of
 
@@ -32,10 +30,6 @@ SLICE = "A100-80GB-MIG-2G.20GB"
 
 def a100s(count: int, sick: int = 0) -> tuple[Device, ...]:
     return tuple(device(i, healthy=i >= sick) for i in range(count))
-
-
-def twice_2g() -> NodeInfo:
-    return node(device(0, mig=sliced(("2g.20gb", 0), ("2g.20gb", 2))), report=SINGLE)
 
 
 def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason | None:
@@ -54,18 +48,6 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             id="a free GPU of another model refuses, as kubelet might pick it",
         ),
         pytest.param(
-            node(device(0), device(1, memory=Memory(81920, used_mib=70000))),
-            whole(min_free_mib=40000),
-            FreeMemory.reason,
-            id="one free GPU with too little free memory refuses",
-        ),
-        pytest.param(
-            node(device(0), t4(1)),
-            whole(min_compute_capability=(8, 0)),
-            ComputeCapability.reason,
-            id="one free GPU of too low a compute capability refuses",
-        ),
-        pytest.param(
             node(device(0), t4(1)), share(4096, models=("A100",)), None, id="we pick the GPU of a share"
         ),
         pytest.param(
@@ -73,18 +55,6 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             whole(8),
             Health.reason,
             id="what would fit with the sick GPUs, they refuse",
-        ),
-        pytest.param(
-            node(*a100s(2), allocatable={"nvidia.com/gpu": 1}),
-            whole(2),
-            GpuCount.reason,
-            id="the node's allocatable caps its GPUs",
-        ),
-        pytest.param(
-            node(t4(), report=MPS),
-            whole(min_memory_mib=7680),
-            None,
-            id="under MPS a GPU is its part of the memory",
         ),
         pytest.param(
             node(t4(), report=TIME_SLICED),
@@ -99,19 +69,19 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             id="a shared resource refuses GPUs that are not shared",
         ),
         pytest.param(
-            twice_2g(), whole(models=(SLICE,)), None, id="under MIG strategy single a slice has a name"
-        ),
-        pytest.param(
             node(device(0, mig=sliced(("1g.10gb", 0), holders={0: HELD[0]})), report=MIXED),
             mig("1g.10gb"),
             MigPlacement.reason,
             id="a held instance is none, though another could be created",
         ),
         pytest.param(
-            labelled("NVIDIA L2"),
-            whole(min_memory_mib=1),
-            FreshInventory.reason,
-            id="memory that only a report would show",
+            node(device(0)), whole(min_compute_capability=(8, 0)), None, id="a capability that is met exactly"
+        ),
+        pytest.param(
+            NodeInfo("n", allocatable={}),
+            whole(resource="nvidia.com/gpu.shared"),
+            GpuCount.reason,
+            id="a node without GPUs has no sharing mode, and lacks shared ones",
         ),
         pytest.param(NodeInfo("n"), whole(), FreshInventory.reason, id="the node is unknown"),
         pytest.param(
@@ -119,12 +89,6 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             whole(),
             GpuCount.reason,
             id="a node known to have no GPU lacks them",
-        ),
-        pytest.param(
-            node(device(0), changing=True),
-            whole(),
-            ChangeInProgress.reason,
-            id="a node that is being changed waits",
         ),
         pytest.param(
             node(device(0), report={"cuda_version": (12, 10)}),

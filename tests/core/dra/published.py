@@ -74,9 +74,8 @@ def one_slice(
     name: str = "",
     generation: int = 1,
     slices: int = 1,
-    pool: str = "",
 ) -> ResourceSlice:
-    pool = pool or node or "pool"
+    pool = node or "pool"
     return ResourceSlice(
         name or f"{pool}-{generation}", DRIVER, pool, generation, slices, node, tuple(devices)
     )

@@ -14,7 +14,14 @@ from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.dra.consumable import RequestPolicy
 from scheduler_ext.core.dra.device import amounts
-from scheduler_ext.core.dra.published import Attribute, Consumption, DeviceAsk, DeviceFacts, PublishedDevice
+from scheduler_ext.core.dra.published import (
+    Attribute,
+    Claim,
+    Consumption,
+    DeviceAsk,
+    DeviceFacts,
+    PublishedDevice,
+)
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
 from scheduler_ext.core.gpu.models import canonical_model
@@ -51,6 +58,11 @@ def device(index: int, **changes: object) -> Device:
 
 
 REPORT = Report((device(0), device(1)))
+CORDONED_0 = Report((device(0, cordoned=True), device(1)))
+CORDONED_1 = Report((device(0), device(1, cordoned=True)))
+SICK_0 = Report((device(0, healthy=False), device(1)))
+SICK_1 = Report((device(0), device(1, healthy=False)))
+HELD_BY_PLUGIN = Report((device(0, holders=(Holder(uid="pod-a", container="main"),)), device(1)))
 
 
 def pod(name: str, *, extended: bool = False) -> BoundPod:
@@ -78,6 +90,16 @@ def node(
     return resolve(info, ResourceNames(), 0)
 
 
+def dra(
+    *claims: Claim,
+    allocatable: Mapping[str, int] | None = None,
+    report: Report | None = None,
+    pods: Sequence[BoundPod] = (),
+) -> Node:
+    """A node of two GPUs in slices of a class."""
+    return node(index_of(GPU_CLASS, TWO, *claims), allocatable, report, pods)
+
+
 def verdict(on: Node, resource: str = WHOLE, count: int = 1, *, judged: bool = False) -> str | None:
     ask = UnitAsk(resource, count, by_claim=judged)
     request = GpuRequest(units=(ask,), claims_judged=judged)
@@ -86,87 +108,41 @@ def verdict(on: Node, resource: str = WHOLE, count: int = 1, *, judged: bool = F
     return None if code == FITS else REASONS[code - 1].text
 
 
-HELD_BY_PLUGIN = Report((device(0, holders=(Holder(uid="pod-a", container="main"),)), device(1)))
+TAINTED = gpu(0, "H100", "80Gi", Taint("xid", "79", "NoSchedule"))
+# A pod of the device plugin, whose GPU the agent has seen or not; one of DRA, whose claim arrives later.
+SEEN = dra(allocatable=PLUGIN, report=HELD_BY_PLUGIN, pods=[pod("a")])
+UNSEEN = dra(allocatable=PLUGIN, report=REPORT, pods=[pod("a")])
+LATE = dra(report=REPORT, pods=[pod("a", extended=True)])
+ARRIVED = dra(claim("x", "gpu-0", pod="pod-a", extended=True), report=REPORT, pods=[pod("a", extended=True)])
 
 
 @pytest.mark.parametrize(
     ("on", "resource", "count", "expected"),
     [
-        pytest.param(node(index_of(GPU_CLASS, TWO)), WHOLE, 2, None, id="DRA alone, without an agent"),
-        pytest.param(
-            node(index_of(GPU_CLASS, TWO), {WHOLE: 0}), WHOLE, 2, None, id="allocatable of 0 is DRA's"
-        ),
-        pytest.param(node(index_of(GPU_CLASS, TWO)), IMPLICIT, 2, None, id="the implicit name of the class"),
-        pytest.param(node(index_of(GPU_CLASS, TWO)), WHOLE, 3, SHORT, id="more than the slices offer"),
+        pytest.param(dra(), WHOLE, 2, None, id="DRA alone, without an agent"),
+        pytest.param(dra(allocatable={WHOLE: 0}), WHOLE, 2, None, id="allocatable of 0 is DRA's"),
+        pytest.param(dra(), IMPLICIT, 2, None, id="the implicit name of the class"),
+        pytest.param(dra(), WHOLE, 3, SHORT, id="more than the slices offer"),
         pytest.param(node(index_of(TWO)), WHOLE, 1, SHORT, id="slices without a class serve no resource"),
+        pytest.param(dra(claim("x", "gpu-0")), WHOLE, 2, SHORT, id="a claim holds one of two"),
         pytest.param(
-            node(index_of(GPU_CLASS, TWO, claim("x", "gpu-0"))),
-            WHOLE,
-            2,
-            SHORT,
-            id="a claim holds one of two",
+            dra(allocatable=PLUGIN, report=REPORT), WHOLE, 2, None, id="both ways, and nothing is held"
         ),
         pytest.param(
-            node(index_of(GPU_CLASS, TWO), PLUGIN, REPORT),
-            WHOLE,
-            2,
-            None,
-            id="both ways, and nothing is held",
-        ),
-        pytest.param(
-            node(index_of(GPU_CLASS, TWO, claim("x", "gpu-0")), PLUGIN, REPORT),
+            dra(claim("x", "gpu-0"), allocatable=PLUGIN, report=REPORT),
             WHOLE,
             1,
             TWICE,
             id="the plugin could hand out a claimed GPU",
         ),
+        pytest.param(SEEN, IMPLICIT, 1, TWICE, id="a claim could get a GPU of the plugin's pod"),
+        pytest.param(SEEN, WHOLE, 1, None, id="the plugin itself knows what it has handed out"),
         pytest.param(
-            node(index_of(GPU_CLASS, TWO), PLUGIN, HELD_BY_PLUGIN, [pod("a")]),
-            IMPLICIT,
-            1,
-            TWICE,
-            id="a claim could get a GPU of the plugin's pod",
+            UNSEEN, IMPLICIT, 1, TWICE, id="a pod of the plugin whose GPU is not seen yet may have any"
         ),
-        pytest.param(
-            node(index_of(GPU_CLASS, TWO), PLUGIN, HELD_BY_PLUGIN, [pod("a")]),
-            WHOLE,
-            1,
-            None,
-            id="the plugin itself knows what it has handed out",
-        ),
-        pytest.param(
-            node(index_of(GPU_CLASS, TWO), PLUGIN, REPORT, [pod("a")]),
-            IMPLICIT,
-            1,
-            TWICE,
-            id="a pod of the plugin whose GPU is not seen yet may have any",
-        ),
-        pytest.param(
-            node(index_of(GPU_CLASS, TWO), {}, REPORT, [pod("a", extended=True)]),
-            WHOLE,
-            1,
-            None,
-            id="a pod of DRA whose claim has not arrived takes one of two",
-        ),
-        pytest.param(
-            node(index_of(GPU_CLASS, TWO), {}, REPORT, [pod("a", extended=True)]),
-            WHOLE,
-            2,
-            SHORT,
-            id="and leaves no two",
-        ),
-        pytest.param(
-            node(
-                index_of(GPU_CLASS, TWO, claim("x", "gpu-0", pod="pod-a", extended=True)),
-                {},
-                REPORT,
-                [pod("a", extended=True)],
-            ),
-            WHOLE,
-            1,
-            None,
-            id="a pod and its claim count once",
-        ),
+        pytest.param(LATE, WHOLE, 1, None, id="a pod of DRA whose claim has not arrived takes one of two"),
+        pytest.param(LATE, WHOLE, 2, SHORT, id="and leaves no two"),
+        pytest.param(ARRIVED, WHOLE, 1, None, id="a pod and its claim count once"),
         pytest.param(
             node(index_of(GPU_CLASS, claim("x", "gpu-0")), PLUGIN, REPORT),
             WHOLE,
@@ -182,23 +158,14 @@ HELD_BY_PLUGIN = Report((device(0, holders=(Holder(uid="pod-a", container="main"
             id="which GPU the plugin offers is unknown",
         ),
         pytest.param(
-            node(
-                index_of(
-                    GPU_CLASS,
-                    one_slice("node", [gpu(0, "H100", "80Gi", Taint("xid", "79", "NoSchedule")), gpu(1)]),
-                )
-            ),
+            node(index_of(GPU_CLASS, one_slice("node", [TAINTED, gpu(1)]))),
             WHOLE,
             2,
             SHORT,
             id="a tainted device is not handed out",
         ),
         pytest.param(
-            node(index_of(GPU_CLASS, TWO), {}, Report((device(0, cordoned=True), device(1)))),
-            WHOLE,
-            1,
-            SHORT,
-            id="kube-scheduler could choose a cordoned GPU",
+            dra(report=CORDONED_0), WHOLE, 1, SHORT, id="kube-scheduler could choose a cordoned GPU"
         ),
         pytest.param(
             node(
@@ -216,7 +183,7 @@ def test_verdicts(on: Node, resource: str, count: int, expected: str | None) -> 
 
 
 def test_claims_are_counted_by_kube_scheduler() -> None:
-    full = node(index_of(GPU_CLASS, TWO, claim("x", "gpu-0"), claim("y", "gpu-1")))
+    full = dra(claim("x", "gpu-0"), claim("y", "gpu-1"))
     assert verdict(full, IMPLICIT, 1) == SHORT
     assert verdict(full, IMPLICIT, 1, judged=True) is None
     assert verdict(node(index_of(GPU_CLASS)), IMPLICIT, 1, judged=True) is None, (
@@ -225,13 +192,10 @@ def test_claims_are_counted_by_kube_scheduler() -> None:
 
 
 def test_a_claim_does_not_get_a_cordoned_gpu() -> None:
-    cordoned = node(index_of(GPU_CLASS, TWO), {}, Report((device(0, cordoned=True), device(1))))
+    cordoned = dra(report=CORDONED_0)
     assert verdict(cordoned, IMPLICIT, 1, judged=True) == SHORT
-    taken = index_of(GPU_CLASS, TWO, claim("x", "gpu-0"))
-    assert (
-        verdict(node(taken, {}, Report((device(0, cordoned=True), device(1)))), IMPLICIT, 1, judged=True)
-        is None
-    )
+    taken = dra(claim("x", "gpu-0"), report=CORDONED_0)
+    assert verdict(taken, IMPLICIT, 1, judged=True) is None
 
 
 def test_devices_that_cannot_be_counted_are_left_to_kube_scheduler() -> None:
@@ -241,16 +205,16 @@ def test_devices_that_cannot_be_counted_are_left_to_kube_scheduler() -> None:
 
 def test_a_gpu_counts_once_by_uuid_and_by_pci_bus_id() -> None:
     report = Report((device(0), device(1, uuid="GPU-other", pci_bus_id="00000000:01:00.0")))
-    both = node(index_of(GPU_CLASS, TWO), {}, report)
+    both = dra(report=report)
     assert both.uuids == ("GPU-0", "GPU-other")
     assert verdict(both, WHOLE, 2) is None
-    more = node(index_of(GPU_CLASS, TWO), {}, Report((device(0),)))
+    more = dra(report=Report((device(0),)))
     assert sorted(map(str, more.uuids)) == ["GPU-0", "GPU-1"], "a GPU that only slices list"
     assert [each.index for each in more.info.devices] == [0, 1]
 
 
 def test_slices_alone_describe_the_gpus() -> None:
-    on = node(index_of(GPU_CLASS, TWO))
+    on = dra()
     assert on.info.report is not None
     (slot, _) = on.state.slots
     assert (slot.model.name, slot.total_mib, slot.compute_capability) == ("H100-80GB", 81559, 9_000_000)
@@ -288,33 +252,22 @@ def test_partitions_that_claims_create(held: tuple[str, ...], resource: str, fre
     assert not free or verdict(on, resource, free) is None
 
 
-@pytest.mark.parametrize(
-    ("held", "asked", "free"),
-    [
-        pytest.param((), "20Gi", 4, id="four parts of an empty GPU"),
-        pytest.param(("30Gi",), "20Gi", 2, id="two beside a claim of 30 of 80 GiB"),
-    ],
-)
-def test_claims_that_share_a_device(held: tuple[str, ...], asked: str, free: int) -> None:
-    plain = gpu(0, memory="80Gi")
-    shared = replace(plain, facts=replace(plain.facts, allow_multiple_allocations=True))
-    ask = DeviceAsk("gpu.nvidia.com", capacity=(("memory", asked),))
-    index = index_of(GPU_CLASS, one_slice("node", [shared]), waiting("next", ask))
-    for i, text in enumerate(held):
-        one = claim(f"c{i}", "gpu-0")
-        (device_,) = one.devices or ()
-        index.update_claim(replace(one, devices=(replace(device_, consumed=amounts({"memory": text})),)))
-    name = index.resource_of(ask)
-    assert name is not None
-    assert verdict(node(index), name, free + 1) == SHORT
-    assert not free or verdict(node(index), name, free) is None
+def partible(index: int, **facts: object) -> PublishedDevice:
+    """A GPU of 80 GiB that several claims may share."""
+    plain = gpu(index, memory="80Gi")
+    return replace(plain, facts=replace(plain.facts, allow_multiple_allocations=True, **facts))  # type: ignore[arg-type]
+
+
+def part(name: str, memory: str) -> Claim:
+    """A claim that holds so much of the first GPU."""
+    one = claim(name, "gpu-0")
+    (held,) = one.devices or ()
+    return replace(one, devices=(replace(held, consumed=amounts({"memory": memory})),))
 
 
 def test_a_part_of_a_shared_device_is_as_large_as_it_was_asked() -> None:
-    plain = gpu(0, memory="80Gi")
-    shared = replace(plain, facts=replace(plain.facts, allow_multiple_allocations=True))
     quarter = DeviceAsk("gpu.nvidia.com", capacity=(("memory", "20Gi"),))
-    index = index_of(GPU_CLASS, one_slice("node", [shared]), waiting("next", quarter))
+    index = index_of(GPU_CLASS, one_slice("node", [partible(0)]), waiting("next", quarter))
     ((slot,), name) = node(index).state.slots, index.resource_of(quarter)
     (unit,) = (unit for unit in slot.units if unit.resource == name)
     assert (unit.free, unit.memory_mib, unit.gpu_part) == (4, 20480, 0.25)
@@ -335,13 +288,7 @@ def tainted(index: int) -> PublishedDevice:
 
 
 def shared(index: int) -> PublishedDevice:
-    plain = gpu(index)
-    return replace(plain, facts=replace(plain.facts, allow_multiple_allocations=True, capacity={}))
-
-
-SICK_0 = Report((device(0, healthy=False), device(1)))
-SICK_1 = Report((device(0), device(1, healthy=False)))
-CORDONED_1 = Report((device(0), device(1, cordoned=True)))
+    return partible(index, capacity={})
 
 
 @pytest.mark.parametrize("judged", [False, True], ids=["counted here", "counted by kube-scheduler"])
@@ -379,30 +326,24 @@ DEFAULT = RequestPolicy(default=10 * 2**30, minimum=10 * 2**30, step=10 * 2**30)
 
 
 @pytest.mark.parametrize(
-    ("multiple", "policy", "asked", "free"),
+    ("held", "policy", "asked", "free"),
     [
-        pytest.param(True, DEFAULT, None, 7, id="claims without a request take the default"),
-        pytest.param(True, None, None, 0, id="without a default they take all, and some is held"),
-        pytest.param(True, DEFAULT, "15Gi", 3, id="requests are rounded up"),
-        pytest.param(True, None, "200Gi", 0, id="more than a shared GPU has"),
+        pytest.param(None, None, "20Gi", 4, id="four parts of an empty GPU"),
+        pytest.param("30Gi", None, "20Gi", 2, id="two beside a claim of 30 of 80 GiB"),
+        pytest.param("10Gi", DEFAULT, None, 7, id="claims without a request take the default"),
+        pytest.param("10Gi", None, None, 0, id="without a default they take all, and some is held"),
+        pytest.param("10Gi", DEFAULT, "15Gi", 3, id="requests are rounded up"),
+        pytest.param("10Gi", None, "200Gi", 0, id="more than a shared GPU has"),
     ],
 )
-def test_capacities_of_devices(
-    multiple: bool, policy: RequestPolicy | None, asked: str | None, free: int
+def test_claims_that_share_a_gpu(
+    held: str | None, policy: RequestPolicy | None, asked: str | None, free: int
 ) -> None:
-    """A GPU of 80 GiB; of a shared one, 10 are held."""
-    plain = gpu(0, memory="80Gi")
-    device_ = replace(
-        plain,
-        facts=replace(plain.facts, allow_multiple_allocations=multiple),
-        policies={} if policy is None else {"memory": policy},
-    )
+    device_ = replace(partible(0), policies={} if policy is None else {"memory": policy})
     ask = DeviceAsk("gpu.nvidia.com", capacity=(("memory", asked),) if asked else ())
     index = index_of(GPU_CLASS, one_slice("node", [device_]), waiting("next", ask))
-    if multiple:
-        one = claim("c", "gpu-0")
-        (held,) = one.devices or ()
-        index.update_claim(replace(one, devices=(replace(held, consumed=amounts({"memory": "10Gi"})),)))
+    if held:
+        index.update_claim(part("c", held))
     name = index.resource_of(ask)
     assert name is not None
     assert verdict(node(index), name, free + 1) == SHORT
@@ -420,7 +361,7 @@ def test_gpus_without_capacity_are_shared_without_limit() -> None:
         pytest.param(two(tainted(0), gpu(1)), SICK_0, id="a sick GPU"),
         pytest.param(
             two(replace(gpu(0), taints=(Taint("gpu.scheduler-ext.io/cordoned", "", "NoSchedule"),)), gpu(1)),
-            Report((device(0, cordoned=True), device(1))),
+            CORDONED_0,
             id="a cordoned GPU",
         ),
     ],
@@ -438,19 +379,11 @@ def test_a_claim_that_tolerates_the_taint_gets_the_gpu(index: DeviceIndex, repor
 
 def test_claims_that_share_a_device_share_its_counters() -> None:
     """kube-scheduler counts them once for a device, not for each of its claims."""
-    plain = gpu(0, memory="80Gi")
-    counted = replace(
-        plain,
-        facts=replace(plain.facts, allow_multiple_allocations=True),
-        consumes=(Consumption("gpu-0", "memory", 80),),
-    )
+    counted = replace(partible(0), consumes=(Consumption("gpu-0", "memory", 80),))
     item = replace(one_slice("node", [counted, gpu(1)]), counters={("gpu-0", "memory"): 80})
-    part = DeviceAsk("gpu.nvidia.com", capacity=(("memory", "10Gi"),))
-    held = claim("c", "gpu-0")
-    (one,) = held.devices or ()
-    held = replace(held, devices=(replace(one, consumed=amounts({"memory": "10Gi"})),))
-    index = index_of(GPU_CLASS, item, waiting("next", part), held)
-    name = index.resource_of(part)
+    ask = DeviceAsk("gpu.nvidia.com", capacity=(("memory", "10Gi"),))
+    index = index_of(GPU_CLASS, item, waiting("next", ask), part("c", "10Gi"))
+    name = index.resource_of(ask)
     assert name is not None
     assert verdict(node(index, report=SICK_1), name, judged=True) is None
     assert verdict(node(index), name, 8) is None

@@ -74,14 +74,7 @@ def test_a_budget_covers_a_pod(one: Budget, covers: bool) -> None:
 @pytest.mark.parametrize(
     ("leaving", "granted", "expected"),
     [
-        pytest.param([pod("a"), pod("b"), pod("c")], [budget(allowed=1)], 2, id="one of three may"),
         pytest.param([pod()], [budget(Selector({}))], 0, id="kube-scheduler passes over an empty selector"),
-        pytest.param(
-            [pod("a"), pod("b")],
-            [budget(allowed=1, disrupted=frozenset({"a"}))],
-            0,
-            id="who was counted before takes nothing from the others",
-        ),
         pytest.param(
             [pod("a", priority=1), pod("b", priority=9, labels=WEB | {"tier": "x"})],
             [budget(allowed=1), budget(Selector({"tier": "x"}), 0)],

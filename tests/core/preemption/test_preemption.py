@@ -115,15 +115,24 @@ A, B = {"app": "a"}, {"app": "b"}
             "b",
             id="a sick GPU helps no pod, however low its own pod",
         ),
-    ],
-)
-def test_whole_gpus(info: NodeInfo, request_: GpuRequest, victims: str | None) -> None:
-    assert names(preempt(info, request_)) == victims
-
-
-@pytest.mark.parametrize(
-    ("info", "request_", "victims"),
-    [
+        pytest.param(
+            gpus(on_gpu("a", 1), on_gpu("b", 5, terminating=True)),
+            whole(),
+            "b",
+            id="who leaves anyway costs nothing",
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 1, terminating=True), on_gpu("b", 5, terminating=True)),
+            whole(),
+            "a",
+            id="only who is waited for",
+        ),
+        pytest.param(
+            shares(on_share("stays", 33_728, 0, 500), on_share("a", 40_000, 0), count=1),
+            share(40_000),
+            "a",
+            id="room for the share exactly",
+        ),
         pytest.param(
             shares(on_share("a", 70_000, 0, devices={}), on_share("b", 70_000, 1)),
             share(60_000),
@@ -157,7 +166,7 @@ def test_whole_gpus(info: NodeInfo, request_: GpuRequest, victims: str | None) -
         ),
     ],
 )
-def test_shares(info: NodeInfo, request_: GpuRequest, victims: str | None) -> None:
+def test_the_victims_are(info: NodeInfo, request_: GpuRequest, victims: str | None) -> None:
     assert names(preempt(info, request_)) == victims
 
 
@@ -217,24 +226,6 @@ def test_the_answer_to_a_proposal_of_kube_scheduler(
     info: NodeInfo, count: int, named: str, asks: dict[str, int], victims: str | None
 ) -> None:
     assert names(preempt(info, whole(count), named.split(), asks=asks)) == victims
-
-
-GOING: dict[str, Any] = {"terminating": True}
-
-
-@pytest.mark.parametrize(
-    ("info", "count", "named", "victims"),
-    [
-        pytest.param(
-            gpus(on_gpu("a", 1), on_gpu("b", 5, **GOING)), 1, "", "b", id="who leaves anyway costs nothing"
-        ),
-        pytest.param(
-            gpus(on_gpu("a", 1, **GOING), on_gpu("b", 5, **GOING)), 1, "", "a", id="only who is waited for"
-        ),
-    ],
-)
-def test_pods_that_are_leaving(info: NodeInfo, count: int, named: str, victims: str | None) -> None:
-    assert names(preempt(info, whole(count), named.split())) == victims
 
 
 def test_violations_of_unknown_victims_are_as_kube_scheduler_counts_them() -> None:

@@ -61,7 +61,7 @@ def test_the_fallback_reprieves_pods_like_kube_scheduler(question: Question) -> 
     assert set(victims.uids) == reprieved(question)
 
 
-def small_shares(count: int, gpus: int = 2) -> NodeInfo:
+def small_shares(count: int, gpus: int) -> NodeInfo:
     """GPUs full of shares of 8192 MiB, each with a different priority."""
     pods = tuple(
         replace(

@@ -23,7 +23,7 @@ from tests.core.asked import share, whole
 from tests.core.preemption.preempt_oracle import Question
 from tests.core.preemption.preempt_strategies import questions, share_nodes, whole_nodes
 from tests.core.preemption.test_preemption_oracle import anything, preemption
-from tests.core.reported import SHARE, WHOLE, bound, device, node, sliced, wants
+from tests.core.reported import SHARE, WHOLE, ask, bound, device, node, sliced, wants
 
 # With few pods and GPUs, so that two nodes are nearly alike.
 nearly_alike = st.lists(questions(st.one_of(whole_nodes(), share_nodes())), min_size=2, max_size=6)
@@ -238,3 +238,27 @@ def test_violations_by_unknown_pods_are_counted_in_each_answer() -> None:
     together = preemption(Question(gpus(5), replace(whole(), priority=100), {}, ()))
     found = [together.victims(gpus(5), ["web"], counted) for counted in (2, 0)]
     assert [each.violations for each in found if each is not None] == [2, 0]
+
+
+def named_shares(name: str) -> NodeInfo:
+    """A node of two GPUs with two shares each: the first and the last pod are on the first GPU."""
+    pods = tuple(
+        bound(f"{name}{i}", wants(36_000, SHARE), started_at=float(i), devices={"main": (f"GPU-{on}",)})
+        for i, on in enumerate((0, 1, 1, 0))
+    )
+    return replace(node(device(0), device(1), pods=pods, share_node=True), name=name)
+
+
+def test_nodes_that_are_alike_but_for_idle_pods_have_victims_of_their_own() -> None:
+    """One request examines many nodes, and remembers the answer for those that are alike. By age, the pods in
+    the middle would go."""
+    infos = [named_shares(name) for name in "abc"]
+    request = replace(ask(wants(70_000, SHARE)), priority=100)
+    idle = {"uid-a3", "uid-b2", "uid-b3"}
+    asking = replace(preemption(Question(infos[0], request, {}, ())), idle=lambda _: idle)
+    found = [asking.victims(info, [pod.uid for pod in info.pods]) for info in infos]
+    assert [each and set(each.uids) for each in found] == [
+        {"uid-a0", "uid-a3"},
+        {"uid-b1", "uid-b2"},
+        {"uid-c1", "uid-c2"},
+    ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -32,10 +33,10 @@ from tests.core.preemption.preempt_strategies import (
 from tests.examples import examples
 
 KINDS = {
-    "whole": questions(whole_nodes()),
-    "mig": questions(mig_nodes()),
+    "whole GPUs": questions(whole_nodes()),
+    "MIG instances": questions(mig_nodes()),
     "shares": questions(share_nodes()),
-    "mixed": questions(mixed_nodes()),
+    "shares beside whole GPUs": questions(mixed_nodes()),
 }
 ENDLESS = 10**6
 anything = st.one_of(*KINDS.values())
@@ -72,43 +73,33 @@ def no_pod_to_name(question: Question) -> bool:
     return question.suffices([]) and not named and not unknown(question) and question.suffices([], [])
 
 
-def check_exact(question: Question) -> None:
-    victims = answer(question)
+@examples(30, 600)
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.data())
+def test_the_victims_cost_the_least(kind: str, data: st.DataObject) -> None:
+    """Of equal sets the one with the fewest pods that compute, and of these the youngest."""
+    question = data.draw(KINDS[kind])
+    uids = sorted({pod.uid for pod in question.info.pods})
+    idle = data.draw(st.sets(st.sampled_from(uids)) if uids else st.just(set()))
+    asking = replace(preemption(question), idle=lambda _: idle)
+    victims = asking.victims(question.info, question.named)
     sets = question.sufficient()
     event(f"sets: {min(3, len(sets))}")
     if not sets or no_pod_to_name(question):
         assert victims is None
         return
+
+    def whole_cost(pods: Sequence[BoundPod]) -> tuple[float, ...]:
+        *before, age = cost(pods, question.budgets)
+        return *before, sum(pod.uid not in idle for pod in pods) if idle else 0, age
+
     assert victims is not None
-    best = min(cost(some, question.budgets) for some in sets)
+    best = min(map(whole_cost, sets))
     found = evicted(question, victims)
     event(f"victims: {len(found)}, violations: {best[0]}")
     assert question.suffices(found)
-    assert cost(found, question.budgets) == best
+    assert whole_cost(found) == best
     assert victims.violations == best[0]
-
-
-@given(KINDS["whole"])
-def test_whole_gpus_cost_the_least(question: Question) -> None:
-    check_exact(question)
-
-
-@examples(25, 500)
-@given(KINDS["mig"])
-def test_mig_instances_cost_the_least(question: Question) -> None:
-    check_exact(question)
-
-
-@examples(25, 500)
-@given(KINDS["shares"])
-def test_shares_cost_the_least(question: Question) -> None:
-    check_exact(question)
-
-
-@examples(25, 500)
-@given(KINDS["mixed"])
-def test_shares_beside_whole_gpus_cost_the_least(question: Question) -> None:
-    check_exact(question)
 
 
 def filter_accepts(question: Question, gone: Iterable[str]) -> bool:
