@@ -34,7 +34,7 @@ test-page: .venv ## Open the live page in a browser and use it (chromium and chr
 
 # The laws with a number of examples of their own (tests/examples.py), and the searches that are too long for every
 # change.
-LONG := $(addprefix tests/, core/preemption/test_preemption_oracle.py core/preemption/test_preemption_idle.py \
+LONG := $(addprefix tests/, core/preemption/test_preemption_oracle.py \
 	binding/test_bind_exploration.py whatif/test_copies.py whatif/test_what_if.py whatif/test_gangs_placed.py \
 	defrag/test_plan_laws.py binding/test_promises.py explain/test_replay.py explain/test_diagnosis.py \
 	explain/test_preferred_affinity.py sim/test_whole_runs.py agent/test_crd_rules.py \
