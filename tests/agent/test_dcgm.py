@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -178,20 +177,22 @@ def test_an_exporter_that_is_away(exporter: Exporter, caplog: pytest.LogCaptureF
     ]
 
 
-def applied_at(serve: Callable[[socket.socket], None]) -> tuple[DeviceReading, ...]:
-    """The GPU with the samples of an address where this serves the first connection."""
+def applied_at(serve: Callable[[socket.socket, threading.Event], None]) -> tuple[DeviceReading, ...]:
+    """The GPU with the samples of an address where this serves the first connection, until it has them."""
+    asked = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
             connection, _ = server.accept()
             with connection, contextlib.suppress(OSError):
                 connection.recv(4096)
-                serve(connection)
+                serve(connection, asked)
 
         thread = threading.Thread(target=answer)
         thread.start()
         dcgm = DcgmExporter(f"http://127.0.0.1:{server.getsockname()[1]}/metrics")
         found = dcgm.applied(NodeReading((GPU,))).devices
+        asked.set()
         thread.join()
     return found
 
@@ -205,7 +206,7 @@ def applied_at(serve: Callable[[socket.socket], None]) -> tuple[DeviceReading, .
     ],
 )
 def test_an_address_of_something_else(answer: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
-    def serve(connection: socket.socket) -> None:
+    def serve(connection: socket.socket, asked: threading.Event) -> None:
         connection.sendall(answer)
 
     assert applied_at(serve) == (GPU,)
@@ -224,12 +225,11 @@ def test_an_answer_in_drops_is_given_up(begin: bytes, monkeypatch: pytest.Monkey
     monkeypatch.setattr(dcgm_module, "_TIMEOUT_S", 0.1)
     drops = 0
 
-    def serve(connection: socket.socket) -> None:
+    def serve(connection: socket.socket, asked: threading.Event) -> None:
         nonlocal drops
         connection.sendall(begin)
         # A drop comes before each limit of one read; otherwise a failure would never end.
-        while drops < 1000:
-            time.sleep(0.02)
+        while not asked.wait(0.02) and drops < 1000:
             connection.sendall(b"#")
             drops += 1
 

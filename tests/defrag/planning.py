@@ -23,9 +23,9 @@ def owner(kind: str = "ReplicaSet", name: str = "web") -> Json:
     return {"kind": kind, "name": name, "uid": f"owner-{name}", "controller": True}
 
 
-def owned(made: Json, name: str = "web") -> Json:
+def owned(made: Json, kind: str = "ReplicaSet", name: str = "web") -> Json:
     """The pod with a controller."""
-    made["metadata"]["ownerReferences"] = [owner(name=name)]
+    made["metadata"]["ownerReferences"] = [owner(kind, name)]
     return made
 
 
