@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
-from tests.e2e.cluster.whole import Cluster
+from tests.e2e.cluster.whole import Cluster, running_cluster
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 NAMESPACE = "gpu-scheduler"
@@ -31,12 +32,12 @@ class Installation:
     """The objects in the cluster after `kubectl apply -k`."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
         self.plane = cluster.plane
         self.api = cluster.plane.api
         self.kubelet = cluster.kubelet
-        self.delay = cluster.delay
 
-    def install(self, overlay: str) -> None:
+    def install(self, overlay: str | Path) -> None:
         """Apply one of manifests/ and wait until all its pods are ready."""
         self.plane.kubectl("apply", "--server-side", "-k", MANIFESTS / overlay)
         self.await_rollout()
@@ -144,6 +145,17 @@ class Installation:
         assert told.returncode in (0, 3), told.stderr
         explanation: Json = json.loads(told.stdout)
         return explanation
+
+
+@contextlib.contextmanager
+def running_installation(
+    directory: Path, overlay: str | Path = "base", **options: Any
+) -> Iterator[Installation]:
+    """A cluster of its own with an overlay installed; `options` are those of `running_cluster`."""
+    with running_cluster(directory, **options) as cluster:
+        installation = Installation(cluster)
+        installation.install(overlay)
+        yield installation
 
 
 def filter_calls(installation: Installation) -> Callable[[], float]:

@@ -93,15 +93,16 @@ def find_binaries(minor: str | None = None) -> Binaries:
 
 def find_kubelet_server() -> Path:
     """The server of the tests' kubelet, built if necessary. Raises BinariesError."""
-    sources = [KUBELET_SERVER / name for name in ("go.mod", "go.sum", "main.go")]
-    name = "kubelet-server"
-    return _built(name, sources, (name,), ".", "-s -w", "some seconds, once") / name
+    return _own_program("kubelet-server", KUBELET_SERVER)
 
 
 def find_selector_answers() -> Path:
     """The program with Kubernetes' answers about selectors, built if necessary. Raises BinariesError."""
-    sources = [SELECTOR_ANSWERS / name for name in ("go.mod", "go.sum", "main.go")]
-    name = "selector-answers"
+    return _own_program("selector-answers", SELECTOR_ANSWERS)
+
+
+def _own_program(name: str, folder: Path) -> Path:
+    sources = [folder / source for source in ("go.mod", "go.sum", "main.go")]
     return _built(name, sources, (name,), ".", "-s -w", "a minute, once") / name
 
 

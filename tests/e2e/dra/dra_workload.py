@@ -17,9 +17,8 @@ from tests.dra_objects import (
 )
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.binaries import chosen_minor, release_number
-from tests.e2e.cluster.features import DEVICE_TAINT_RULES, Features
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.installation import Installation
+from tests.e2e.cluster.features import DEVICE_TAINT_RULES
+from tests.e2e.installation import Installation, running_installation
 from tests.e2e.workload import Workload
 
 ROOT = "/apis/resource.k8s.io/v1"
@@ -34,6 +33,10 @@ MODELS = {
 
 class DraWorkload(Workload):
     """As Workload, with slices, claims and rules; all removed at the end."""
+
+    def close(self) -> None:
+        super().close()
+        eventually(lambda: not self.claims(), "the claims are gone", 60)
 
     def add_dra(
         self, stem: str, gpus: int, model: str = "H100-80GB", resources: Json | None = None, **fields: Any
@@ -101,24 +104,8 @@ class DraWorkload(Workload):
 
 
 @contextlib.contextmanager
-def running_dra_installation(
-    directory: Path, overlay: str = "overlays/dra", features: Features = DEVICE_TAINT_RULES
-) -> Iterator[Installation]:
+def running_dra_installation(directory: Path, overlay: str | Path = "overlays/dra") -> Iterator[Installation]:
     """A cluster of its own with an overlay installed, and the DeviceClass of NVIDIA's driver."""
-    with running_cluster(directory, features=features) as cluster:
-        installation = Installation(cluster)
-        cluster.plane.api.create(CLASSES, device_class(DRIVER))
-        installation.install(overlay)
+    with running_installation(directory, overlay, features=DEVICE_TAINT_RULES) as installation:
+        installation.api.create(CLASSES, device_class(DRIVER))
         yield installation
-
-
-@contextlib.contextmanager
-def dra_workload_on(installation: Installation) -> Iterator[DraWorkload]:
-    """Nodes and pods of one test; leftovers are removed."""
-    installation.await_ready()
-    workload = DraWorkload(installation)
-    try:
-        yield workload
-    finally:
-        workload.close()
-        eventually(lambda: not workload.claims(), "the claims are gone", 60)

@@ -12,13 +12,22 @@ def test_pods_are_nominated_and_bound_where_they_were_planned(lab: PlannerLab) -
     for stem in "abc":
         lab.add_whole(stem, 4)
     lab.publish()
-    before = lab.outcomes(outcome="bound")
+
+    def bound() -> float:
+        return lab.installation.metric("gpu_extender_nominations_total", outcome="bound")
+
+    before = bound()
     with lab.held():
         names = lab.create_all([lab.pod(ONE) for _ in range(12)])
         planned = {name: lab.await_nominated(name) for name in names}
-        assert lab.managers(names[0]) == {"scheduler-ext-planner"}
-        written = json.loads(lab.get(names[0])["metadata"]["annotations"][PLANNED])
-        assert written["node"] == planned[names[0]]
+        meta = lab.get(names[0])["metadata"]
+        writers = {
+            each["manager"]
+            for each in meta["managedFields"]
+            if "f:nominatedNodeName" in each["fieldsV1"].get("f:status", {})
+        }
+        assert writers == {"scheduler-ext-planner"}
+        assert json.loads(meta["annotations"][PLANNED])["node"] == planned[names[0]]
     assert {name: lab.await_node(name) for name in names} == planned
     assert sorted(map(list(planned.values()).count, set(planned.values()))) == [4, 4, 4]
-    eventually(lambda: lab.outcomes(outcome="bound") == before + 12, "the outcomes are counted")
+    eventually(lambda: bound() == before + 12, "the outcomes are counted")

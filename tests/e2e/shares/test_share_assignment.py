@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.e2e.cluster.api import STRATEGIC, Api, Json, eventually
+from tests.e2e.cluster.api import MERGE, STRATEGIC, Json, eventually
 from tests.e2e.shares.share_cluster import (
     ASSIGNED,
     DEVICES,
@@ -16,27 +14,11 @@ from tests.e2e.shares.share_cluster import (
     container,
     debug,
     debugged,
-    refused,
     share,
 )
 from tests.kube_objects import SHARE
 
-
-@pytest.fixture(scope="module")
-def users(shares: ShareCluster) -> Iterator[dict[str, Api]]:
-    """Users with all rights by their roles, so that only policies restrict them."""
-    accounts = "/api/v1/namespaces/gpu-scheduler/serviceaccounts"
-    shares.api.create(accounts, {"metadata": {"name": "almighty"}})
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
-    subjects = [{"kind": "ServiceAccount", "name": "almighty", "namespace": "gpu-scheduler"}]
-    grants = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-    shares.api.create(grants, {"metadata": {"name": "almighty"}, "roleRef": role, "subjects": subjects})
-    yield {
-        "the administrator": shares.api,
-        "another account of our namespace": shares.account("gpu-scheduler", "almighty"),
-    }
-    shares.api.delete(f"{grants}/almighty")
-    shares.api.delete(f"{accounts}/almighty")
+BINDS = ["pods/{name}/binding", "bindings"]
 
 
 def test_the_extenders_binding_brings_the_annotations_with_the_node(shares: ShareCluster) -> None:
@@ -49,20 +31,18 @@ def test_the_extenders_binding_brings_the_annotations_with_the_node(shares: Shar
     "key",
     [ASSIGNED, f"{DEVICES}main", "nvidia.cdi.k8s.io/container.main", "cdi.k8s.io/gpus"],
 )
-@pytest.mark.parametrize("path", ["pods/{name}/binding", "bindings"])
-@pytest.mark.parametrize("user", ["the administrator", "another account of our namespace"])
-def test_no_other_user_binds_with(
-    shares: ShareCluster, users: dict[str, Api], key: str, path: str, user: str
-) -> None:
+@pytest.mark.parametrize("path", BINDS)
+@pytest.mark.parametrize("user", ["admin", "our kube-scheduler"])
+def test_no_other_user_binds_with(shares: ShareCluster, key: str, path: str, user: str) -> None:
     name = shares.made()
-    binding = shares.binding(name, {key: "GPU-1"})
+    api = shares.api if user == "admin" else shares.scheduler
     full = f"/api/v1/namespaces/{NAMESPACE}/{path.format(name=name)}"
-    said = refused(users[user], "POST", full, binding)
+    said = api.refusal("POST", full, shares.binding(name, {key: "GPU-1"}))
     assert "only the extender of the gpu-scheduler may bind" in said
     assert "nodeName" not in shares.get(name)["spec"]
 
 
-@pytest.mark.parametrize("path", ["pods/{name}/binding", "bindings"])
+@pytest.mark.parametrize("path", BINDS)
 def test_a_binding_without_them_is_allowed(shares: ShareCluster, path: str) -> None:
     """The request contains nothing of the pod, so the server cannot know that the pod requests a share."""
     name = shares.made()
@@ -93,7 +73,7 @@ def test_no_user_afterwards(
 ) -> None:
     api = shares.api if who == "administrator" else shares.scheduler
     patch = {"metadata": {"annotations": annotations}}
-    said = refused(api, "PATCH", f"{shares.pods}/{bound}{subresource}", patch, STRATEGIC)
+    said = api.refusal("PATCH", f"{shares.pods}/{bound}{subresource}", patch, STRATEGIC)
     assert "come with the extender's Binding and stay as they are" in said
 
 
@@ -101,7 +81,7 @@ def test_no_user_afterwards(
 def test_no_user_assigns_to_a_waiting_pod(shares: ShareCluster, value: str) -> None:
     name = shares.made()
     patch = {"metadata": {"annotations": {f"{DEVICES}main": value}}}
-    assert "come with the extender's" in refused(shares.api, "PATCH", f"{shares.pods}/{name}", patch)
+    assert "come with the extender's" in shares.api.refusal("PATCH", f"{shares.pods}/{name}", patch, MERGE)
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
-from tests.e2e.cluster.api import MERGE, STRATEGIC, Api, Json, eventually
-from tests.e2e.shares.share_cluster import NODE, ShareCluster, refused
+from tests.e2e.cluster.api import STRATEGIC, Json, eventually
+from tests.e2e.shares.share_cluster import NODE, ShareCluster
 from tests.kube_objects import SHARE
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
@@ -17,24 +15,18 @@ def amounts(mib: str | None, **more: str) -> Json:
     return {"status": {kind: {SHARE: mib, **more} for kind in ("capacity", "allocatable")}}
 
 
-def advertised(api: Api) -> list[str | None]:
-    status = api.get(f"/api/v1/nodes/{NODE}")["status"]
-    return [status[kind].get(SHARE) for kind in ("capacity", "allocatable")]
-
-
-def told(shares: ShareCluster, mib: str) -> bool:
-    return advertised(shares.api) == [mib, mib]
-
-
-@pytest.mark.parametrize("kind", [MERGE, STRATEGIC])
-def test_the_extender_says_how_much_a_node_has(shares: ShareCluster, kind: str) -> None:
-    node = f"/api/v1/nodes/{NODE}/status"
-    for mib in ("81920", "0", "40960"):
-        shares.extender.patch(node, amounts(mib), kind)
+def test_the_extender_says_how_much_a_node_has(shares: ShareCluster) -> None:
+    node = f"/api/v1/nodes/{NODE}"
+    for mib in ("81920", "40960", None):
+        shares.extender.patch(f"{node}/status", amounts(mib))
         # The kubelet writes at the same time, from a slightly older read.
-        eventually(partial(told, shares, mib), f"the node has {mib} MiB")
-    shares.extender.patch(node, amounts(None), kind)
-    eventually(lambda: advertised(shares.api) == [None, None], "it is taken back")
+        eventually(
+            lambda wanted=mib: (
+                {shares.api.get(node)["status"][kind].get(SHARE) for kind in ("capacity", "allocatable")}
+                == {wanted}
+            ),
+            f"the node has {mib} MiB",
+        )
 
 
 READY = {"type": "Ready", "status": "False", "reason": "Wrong"}
@@ -57,7 +49,7 @@ READY = {"type": "Ready", "status": "False", "reason": "Wrong"}
 def test_the_extender_changes_nothing_else_of_a_nodes_status(
     shares: ShareCluster, patch: Json, said: str
 ) -> None:
-    refusal = refused(shares.extender, "PATCH", f"/api/v1/nodes/{NODE}/status", patch, STRATEGIC)
+    refusal = shares.extender.refusal("PATCH", f"/api/v1/nodes/{NODE}/status", patch, STRATEGIC)
     assert said in refusal
     assert refusal.startswith("403 Forbidden")
 

@@ -12,9 +12,9 @@ import yaml
 
 from tests.e2e.cluster.api import eventually
 from tests.e2e.history import Recorder
-from tests.e2e.installation import MANIFESTS, Installation
+from tests.e2e.installation import MANIFESTS
 from tests.e2e.kustomization import write_kustomization
-from tests.e2e.shares.share_workload import HALF, ShareWorkload, running_share_installation, share_workload_on
+from tests.e2e.shares.share_workload import HALF, ShareWorkload, running_share_installation
 
 ROUNDS = 5
 PODS = 16
@@ -47,15 +47,9 @@ def workload(tmp_path: Path) -> Iterator[ShareWorkload]:
     overlay = without_leases(tmp_path / "overlay")
     with (
         running_share_installation(tmp_path, overlay) as installation,
-        share_workload_on(installation) as workload,
+        ShareWorkload(installation) as workload,
     ):
         yield workload
-
-
-def binds(installation: Installation, result: str) -> list[float]:
-    """The number of binds with this result at each extender."""
-    name = "gpu_extender_bind_total"
-    return [installation.metric_of(pod, name, result=result) for pod in installation.pods()]
 
 
 def test_both_bind_and_nothing_is_promised_twice(workload: ShareWorkload) -> None:
@@ -75,6 +69,9 @@ def test_both_bind_and_nothing_is_promised_twice(workload: ShareWorkload) -> Non
             assert workload.pods_by_gpu() == dict.fromkeys(gpus, 2)
             workload.remove_all()
     assert workload.wrongs(recorder) == []
-    assert all(binds(installation, "bound")), "both have bound some"
+    binds = [
+        installation.metric_of(pod, "gpu_extender_bind_total", result="bound") for pod in installation.pods()
+    ]
+    assert all(binds), "both have bound some"
     conflicts = installation.metric("gpu_extender_bind_conflicts_total", kind="fence")
     assert conflicts > 0, "they met, and it was counted"
