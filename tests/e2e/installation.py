@@ -120,6 +120,14 @@ class Installation:
 
         eventually(settled, f"every extender knows {gpu_nodes or 'the'} nodes with GPUs, as they are now")
 
+    def configuration(self) -> dict[str, str]:
+        """The files that the pods mount, by name."""
+        deployment = self.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/gpu-scheduler")
+        volumes = deployment["spec"]["template"]["spec"]["volumes"]
+        (name,) = (each["configMap"]["name"] for each in volumes if "configMap" in each)
+        found: dict[str, str] = self.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")["data"]
+        return found
+
     def filter(self, extender: RunningPod, asking: Json, names: Sequence[str]) -> list[str]:
         """The nodes that one extender leaves of these, asked about a pod as by kube-scheduler."""
         body = {"Pod": asking, "Nodes": None, "NodeNames": names}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.cluster.api import Json
 from tests.e2e.workload import Workload
 
 # An attempt that only repeats the one before would follow within this time.
@@ -27,18 +27,12 @@ class Classes:
         self.critical = add("critical", 1000)
 
 
-def await_running(workload: Workload, names: Iterable[str]) -> None:
-    """Wait until these pods run, because each of their changes wakes a waiting pod."""
-    for name in names:
-        eventually(lambda each=name: workload.get(each)["status"]["phase"] == "Running", f"{name} runs")  # type: ignore[misc]
-
-
 def holders(workload: Workload, node: str, limits: Json, count: int, priority: str, **spec: Any) -> set[str]:
     """Pods that already hold a part of a node; their names."""
     made = workload.create_all(
         [workload.pod(limits, nodeName=node, priorityClassName=priority, **spec) for _ in range(count)]
     )
-    await_running(workload, made)
+    workload.await_running(*made)
     return set(made)
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.cluster.api import eventually
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
+from tests.e2e.documented import Reader, running_reader
 from tests.kube_objects import GFD_H100
 from tests.pages import ROOT, blocks, section
 
@@ -17,13 +16,12 @@ GFD_A100 = GFD_H100 | {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidi
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    with running_cluster(tmp_path_factory.mktemp("documented")) as cluster:
+    with running_reader(tmp_path_factory, installs=False) as reader:
         for name, labels, gpus in (("a100-1", GFD_A100, "4"), ("h100-1", GFD_H100, "8")):
             room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": gpus}
             node = {"metadata": {"name": name, "labels": labels}, "status": {"capacity": room}}
-            cluster.plane.api.create("/api/v1/nodes", node)
-        eventually(lambda: "allocatable" in cluster.plane.api.get("/api/v1/nodes/h100-1")["status"], "nodes")
-        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
+            reader.api.create("/api/v1/nodes", node)
+        eventually(lambda: "allocatable" in reader.api.get("/api/v1/nodes/h100-1")["status"], "nodes")
         reader.run("README.md", "## Install on a cluster")
         reader.write_pod()
         yield reader

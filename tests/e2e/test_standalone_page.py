@@ -13,8 +13,7 @@ from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
 from tests.e2e.cluster.unverified import get
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
+from tests.e2e.documented import Reader, running_reader
 from tests.e2e.installation import NAMESPACE, Installation
 from tests.pages import ROOT, blocks
 
@@ -23,12 +22,10 @@ pytestmark = pytest.mark.release
 
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Reader, Installation]]:
-    with running_cluster(tmp_path_factory.mktemp("standalone")) as cluster:
-        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
+    with running_reader(tmp_path_factory) as reader:
         reader.run_block("kubectl apply --server-side -f manifests/components/kwok-demo/nodes.yaml")
-        reader.run("README.md", "## Install on a cluster")
         reader.run("docs/tasks/standalone.md")
-        yield reader, Installation(cluster)
+        yield reader, Installation(reader.cluster)
 
 
 def test_standalone_decides_for_pods(standalone: tuple[Reader, Installation]) -> None:

@@ -30,10 +30,7 @@ _REGISTRATION = "1s"
 
 @contextlib.contextmanager
 def running_karpenter(plane: ControlPlane, machines: Sequence[Machine]) -> Iterator[Child]:
-    """Karpenter, which may buy these machines as soon as there are NodePools; it is stopped at the end.
-
-    Its metrics and probes have no option for an address, so they listen on all.
-    """
+    """Karpenter, which may buy these machines as soon as there are NodePools; it is stopped at the end."""
     program = find_karpenter()
     sources = find_module(KARPENTER, "sigs.k8s.io/karpenter")
     for definitions in _DEFINITIONS:

@@ -14,8 +14,7 @@ from scheduler_ext.nodegroups.karpenter import karpenter_objects
 from scheduler_ext.wire.node_groups import load_node_groups
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.binaries import find_module
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
+from tests.e2e.documented import Reader, running_reader
 from tests.e2e.test_manifests import DRY_RUN
 from tests.kube_objects import Json
 from tests.nodegroups.tables import SHARES, SLICES, SPOT, group, sliced, table_bytes
@@ -34,13 +33,12 @@ DEFINITIONS = {
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     """Has a cluster with the definitions of both, and neither of them. The tables of the page are saved."""
-    with running_cluster(tmp_path_factory.mktemp("autoscalers")) as cluster:
-        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
+    with running_reader(tmp_path_factory, installs=False) as reader:
         for module, files in DEFINITIONS.items():
             reader.run_block(
                 f"kubectl apply --server-side -f {find_module(Path(__file__).parent, module) / files}"
             )
-        asked = cluster.plane.try_kubectl
+        asked = reader.cluster.plane.try_kubectl
         eventually(
             lambda: asked("get", "nodepools,nodeoverlays,scaledobjects", "-A").returncode == 0,
             "all objects are served",

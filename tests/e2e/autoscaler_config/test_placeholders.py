@@ -8,8 +8,7 @@ import pytest
 
 from tests.e2e.autoscaler_config.test_autoscalers_page import PAGE
 from tests.e2e.cluster.api import ApiError, Json, eventually
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
+from tests.e2e.documented import running_reader
 from tests.e2e.installation import Installation
 from tests.e2e.workload import Workload
 from tests.kube_objects import gpu
@@ -27,20 +26,17 @@ SWITCH, SOON = "placeholders: {enabled: true}", "placeholders: {enabled: true, a
 @pytest.fixture(scope="module")
 def scaling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Installed with the commands of the page."""
-    with running_cluster(tmp_path_factory.mktemp("placeholders")) as cluster:
-        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
+    with running_reader(tmp_path_factory, installs=False) as reader:
         (block,) = blocks(section(PAGE.read_text(), "## Placeholder pods"), "sh")
         assert SWITCH in block
         reader.run_block(block.replace(SWITCH, SOON))
-        yield Installation(cluster)
+        yield Installation(reader.cluster)
 
 
 @pytest.fixture
 def workload(scaling: Installation) -> Iterator[Workload]:
-    scaling.await_ready()
-    workload = Workload(scaling)
-    yield workload
-    workload.close()
+    with Workload(scaling) as workload:
+        yield workload
     eventually(lambda: not scaling.api.items(JOBS), "no placeholder stays")
 
 

@@ -13,8 +13,7 @@ from tests.e2e.chart.helm import NAMESPACE, Key
 from tests.e2e.chart.live_objects import live_objects
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.binaries import find_helm
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
+from tests.e2e.documented import Reader, running_reader
 from tests.e2e.installation import Installation
 from tests.e2e.workload import Workload
 from tests.kube_objects import GFD_H100
@@ -81,12 +80,11 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    with running_cluster(tmp_path_factory.mktemp("helm")) as cluster:
+    with running_reader(tmp_path_factory, installs=False) as reader:
         room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
         node = {"metadata": {"name": "h100-1", "labels": GFD_H100}, "status": {"capacity": room}}
-        cluster.plane.api.create("/api/v1/nodes", node)
-        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
-        path = f"{find_helm().parent}:{cluster.plane.binaries.kubectl.parent}:{os.environ['PATH']}"
+        reader.api.create("/api/v1/nodes", node)
+        path = f"{find_helm().parent}:{reader.cluster.plane.binaries.kubectl.parent}:{os.environ['PATH']}"
         reader.environment = {"PATH": path}
         yield Story(reader)
 
@@ -142,9 +140,8 @@ def test_it_rolls_back(story: Story) -> None:
 
 @pytest.fixture
 def workload(story: Story) -> Iterator[Workload]:
-    workload = Workload(story.installation)
-    yield workload
-    workload.close()
+    with Workload(story.installation) as workload:
+        yield workload
 
 
 def test_a_value_turns_the_standalone_extender_on(story: Story, workload: Workload) -> None:

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from scheduler_ext.cli import main
 from scheduler_ext.cluster.client.transport import Transport
-from tests.e2e.faulty_extender import Faults, die
+from tests.e2e.faulty_extender import Faults
 
 # Each gang that starts has the first four; few gangs evict.
 KILLS = (
@@ -31,19 +30,13 @@ def install(faults: Faults) -> None:
     def faulty(transport: Transport, method: str, path: str, body: Any, *given: Any, **more: Any) -> Any:
         what = _what(method, path)
         if what is not None:
-            _die_if(faults, f"before-{what}")
+            faults.die_if(f"before-{what}")
         reply = send(transport, method, path, body, *given, **more)
         if what is not None:
-            _die_if(faults, f"after-{what}")
+            faults.die_if(f"after-{what}")
         return reply
 
     patch.object(Transport, "send", faulty).start()
-
-
-def _die_if(faults: Faults, place: str) -> None:
-    if faults.due(place):
-        print(time.strftime("%H:%M:%S"), "the test kills it", place, file=sys.stderr, flush=True)
-        die()
 
 
 def _what(method: str, path: str) -> str | None:

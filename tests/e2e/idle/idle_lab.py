@@ -6,18 +6,18 @@ import json
 import time
 from typing import Any
 
-from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
-from tests.e2e.cluster.api import APPLY, Api, ApiError, Json, eventually
+from tests.e2e.agents.gpunode_api import write_report
+from tests.e2e.cluster.api import Api, eventually
 from tests.e2e.installation import NAMESPACE, Installation
 from tests.e2e.workload import GFD, Workload
-from tests.kube_objects import gpu, holder
+from tests.kube_objects import gpu, gpu_node, holder
 
 LAB = "lab"
 PODS = f"/api/v1/namespaces/{LAB}/pods"
 AT = "gpu.scheduler-ext.io/reclaim-at"
 RECORD = "gpu.scheduler-ext.io/reclaimed"
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/gpu-scheduler-reclaim"
-_WRITER = "fieldManager=scheduler-ext-agent&force=true"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+LEASE = "gpu-scheduler-reclaim"
 _BEAT_S = 1.0
 
 
@@ -33,9 +33,7 @@ class Lab:
         self._silent: set[str] = set()
         self._beat_at = 0.0
         self._began = time.monotonic()
-        self.api.create("/api/v1/namespaces", {"metadata": {"name": LAB}})
-        accounts = f"/api/v1/namespaces/{LAB}/serviceaccounts"
-        eventually(lambda: self.api.items(accounts), "the namespace has its ServiceAccount")
+        self.api.create_namespace(LAB)
 
     def add(self, name: str, model: str = "T4", **metadata: Any) -> None:
         """A pod that has run for an hour by its node's clock; `metadata` has further fields."""
@@ -74,19 +72,9 @@ class Lab:
         node, model = self._nodes[name]
         # An equal report would change nothing, and so be no new one.
         idle_s = 0 if name in self._busy else 7200 + int(time.monotonic() - self._began)
-        device = gpu(
-            0,
-            f"GPU-{node}",
-            model=model,
-            total=GFD[model][1],
-            holders=[holder(name, LAB)],
-            idleSeconds=idle_s,
-        )
-        status = {"devices": [device]}
-        body: Json = {"apiVersion": "gpu.scheduler-ext.io/v1alpha1", "kind": "GPUNode"}
-        self.api.patch(f"{GPU_NODES}/{node}?{_WRITER}", body | {"metadata": {"name": node}}, APPLY)
-        body |= {"metadata": {"name": node}, "status": status}
-        self.api.patch(f"{GPU_NODES}/{node}/status?{_WRITER}", body, APPLY)
+        more = {"holders": [holder(name, LAB)], "idleSeconds": idle_s}
+        device = gpu(0, f"GPU-{node}", model=model, total=GFD[model][1], **more)
+        write_report(self.api, gpu_node(node, [device]))
 
     def pods(self) -> set[str]:
         """The pods that exist and are not on their way out."""
@@ -106,10 +94,5 @@ class Lab:
 
     def recorded(self) -> int:
         """The number of pods in the record of evictions."""
-        try:
-            metadata = self.api.get(LEASE)["metadata"]
-        except ApiError as error:
-            if error.status == 404:
-                return 0
-            raise
-        return len(json.loads(metadata["annotations"][RECORD]))
+        found = self.api.items(LEASES, fieldSelector=f"metadata.name={LEASE}")
+        return sum(len(json.loads(each["metadata"]["annotations"][RECORD])) for each in found)

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.e2e.cluster.api import Api, ApiError, Json
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
-from tests.e2e.idle.idle_lab import AT, LAB, LEASE, PODS, Lab
+from tests.e2e.cluster.api import MERGE, Api, Json
+from tests.e2e.documented import Reader, running_reader
+from tests.e2e.idle.idle_lab import AT, LAB, LEASE, LEASES, PODS, Lab
 from tests.e2e.installation import Installation
 from tests.pages import ROOT, blocks
 
@@ -26,15 +25,14 @@ SHORT = {
     "warnFor: 15m": "warnFor: 15s",
     "perHour: 4": "perHour: 2",
 }
+RECLAIM = "gpu.scheduler-ext.io/reclaim"
 IDLE = ("held", "keep", "one", "three", "two", "woken")
 BUDGETS = f"/apis/policy/v1/namespaces/{LAB}/poddisruptionbudgets"
 
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    with running_cluster(tmp_path_factory.mktemp("idle")) as cluster:
-        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
-        reader.run("README.md", "## Install on a cluster")
+    with running_reader(tmp_path_factory) as reader:
         yield reader
 
 
@@ -79,9 +77,7 @@ def test_the_page_on_idle_gpus(reader: Reader, lab: Lab) -> None:
     assert lab.warned()["one"] in reader.run_block(keep)
     lab.compute("woken")
     times = lab.warned()
-    extender = lab.installation.active().containers["extender"]
-    assert extender.child is not None
-    extender.child.kill()
+    lab.installation.active().containers["extender"].kill()
     lab.eventually(lambda: not {"keep", "woken"} & lab.warned().keys(), "two warnings ended")
     assert lab.warned().items() <= times.items(), "its successor keeps the other times"
     left = lab.eventually(lambda: len(lab.pods()) == 5 and lab.pods(), "two pods are evicted")
@@ -94,7 +90,7 @@ def test_the_page_on_idle_gpus(reader: Reader, lab: Lab) -> None:
     )
     assert (lab.pods(), lab.recorded()) == (left, 2)
 
-    lab.api.delete(LEASE)
+    lab.api.delete(f"{LEASES}/{LEASE}")
     lab.api.delete(f"{BUDGETS}/held")
     lab.eventually(lambda: lab.pods() == {"busy", "keep", "woken"}, "the others follow")
     reader.run_block(stop)
@@ -112,72 +108,58 @@ def an_extender(reader: Reader) -> Iterator[None]:
             process.terminate()
 
 
-def extender_api(api: Api) -> Api:
-    """The API with a token of the extender's account."""
-    path = "/api/v1/namespaces/gpu-scheduler/serviceaccounts/gpu-scheduler-extender/token"
-    created = api.create(path, {"spec": {"audiences": [], "expirationSeconds": 600}})
-    return api.as_user(created["status"]["token"])
+@pytest.fixture(scope="module")
+def extender(lab: Lab) -> Api:
+    """The API as the extender."""
+    return lab.api.as_account("gpu-scheduler", "gpu-scheduler-extender")
+
+
+WARNING: Json = {"metadata": {"annotations": {AT: "2026-01-01T00:00:00Z"}}}
+OPTED_OUT = "may warn pods only if their label"
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("namespace", "label", "change", "said"),
     [
-        pytest.param({"metadata": {"labels": {"a": "b"}}}, id="label it"),
-        pytest.param({"metadata": {"annotations": {AT: "x"}, "labels": {"a": "b"}}}, id="warn and label it"),
+        pytest.param(None, "true", WARNING, "", id="warns by the pod's own label"),
+        pytest.param("true", None, WARNING, "", id="warns by that of its namespace"),
+        pytest.param("true", "false", WARNING, OPTED_OUT, id="does not warn where it opted out"),
+        pytest.param("false", "true", WARNING, OPTED_OUT, id="does not warn where its namespace forbids it"),
+        pytest.param(None, None, WARNING, OPTED_OUT, id="does not warn where neither opted in"),
+        pytest.param(
+            "true",
+            "true",
+            {"metadata": {"annotations": {AT: "x"}, "labels": {"a": "b"}}},
+            "may change one annotation of a Pod",
+            id="does not label it beside",
+        ),
     ],
 )
-def test_the_extender_changes_nothing_else_of_a_pod(reader: Reader, lab: Lab, change: Json) -> None:
-    extender = extender_api(lab.api)
-    with pytest.raises(ApiError, match="may change one annotation of a Pod") as refused:
-        extender.patch(f"{PODS}/busy", change)
-    assert refused.value.status == 403
-
-
-@pytest.mark.parametrize(
-    ("namespace", "label", "allowed"),
-    [
-        pytest.param(None, "true", True, id="its own label"),
-        pytest.param("true", None, True, id="that of its namespace"),
-        pytest.param("true", "false", False, id="it opted out"),
-        pytest.param("false", "true", False, id="its namespace forbids it"),
-        pytest.param(None, None, False, id="neither opted in"),
-    ],
-)
-def test_the_extender_warns_pods_that_opted_in(
-    reader: Reader, lab: Lab, namespace: str | None, label: str | None, allowed: bool
+def test_the_extender(
+    lab: Lab, extender: Api, namespace: str | None, label: str | None, change: Json, said: str
 ) -> None:
-    key = "gpu.scheduler-ext.io/reclaim"
-    lab.api.patch(f"/api/v1/namespaces/{LAB}", {"metadata": {"labels": {key: namespace}}})
-    lab.api.patch(f"{PODS}/busy", {"metadata": {"labels": {key: label}, "annotations": {AT: None}}})
-    extender, warning = extender_api(lab.api), {"metadata": {"annotations": {AT: "2026-01-01T00:00:00Z"}}}
-    if allowed:
-        extender.patch(f"{PODS}/busy", warning)
-        return
-    with pytest.raises(ApiError, match="may warn pods only if their label"):
-        extender.patch(f"{PODS}/busy", warning)
+    lab.api.patch(f"/api/v1/namespaces/{LAB}", {"metadata": {"labels": {RECLAIM: namespace}}})
+    lab.api.patch(f"{PODS}/busy", {"metadata": {"labels": {RECLAIM: label}, "annotations": {AT: None}}})
+    refusal = extender.refusal("PATCH", f"{PODS}/busy", change, MERGE)
+    assert (said in refusal) if said else refusal == ""
+
+
+BY_UID = {"preconditions": {"uid": "u"}}
 
 
 @pytest.mark.parametrize(
-    ("where", "options"),
+    ("where", "allowed", "options"),
     [
-        pytest.param(LAB, {}, id="any pod of the name"),
-        pytest.param(LAB, {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 0}, id="at once"),
-        pytest.param("kube-system", {"preconditions": {"uid": "u"}}, id="a pod of the cluster"),
+        pytest.param(LAB, "true", {}, id="any pod of the name"),
+        pytest.param(LAB, "true", BY_UID | {"gracePeriodSeconds": 0}, id="at once"),
+        pytest.param("kube-system", "true", BY_UID, id="a pod of the cluster"),
+        pytest.param(LAB, "false", BY_UID, id="a pod of a namespace that forbids it"),
     ],
 )
-def test_the_extender_does_not_evict(reader: Reader, lab: Lab, where: str, options: Json) -> None:
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "busy", "namespace": where}}
-    with pytest.raises(ApiError, match="may evict a Pod by its uid"):
-        extender_api(lab.api).create(
-            f"/api/v1/namespaces/{where}/pods/busy/eviction", body | {"deleteOptions": options}
-        )
-
-
-def test_the_extender_evicts_no_pod_of_a_namespace_that_forbids_it(reader: Reader, lab: Lab) -> None:
-    lab.api.patch(
-        f"/api/v1/namespaces/{LAB}", {"metadata": {"labels": {"gpu.scheduler-ext.io/reclaim": "false"}}}
-    )
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "busy", "namespace": LAB}}
-    options = {"preconditions": {"uid": lab.api.get(f"{PODS}/busy")["metadata"]["uid"]}}
-    with pytest.raises(ApiError, match="may evict a Pod by its uid"):
-        extender_api(lab.api).create(f"{PODS}/busy/eviction", body | {"deleteOptions": options})
+def test_the_extender_does_not_evict(
+    lab: Lab, extender: Api, where: str, allowed: str, options: Json
+) -> None:
+    lab.api.patch(f"/api/v1/namespaces/{LAB}", {"metadata": {"labels": {RECLAIM: allowed}}})
+    body = {"metadata": {"name": "busy", "namespace": where}, "deleteOptions": options}
+    refusal = extender.refusal("POST", f"/api/v1/namespaces/{where}/pods/busy/eviction", body)
+    assert "may evict a Pod by its uid" in refusal

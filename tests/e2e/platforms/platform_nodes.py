@@ -114,37 +114,19 @@ class GpuNode:
 
 _T4S = tuple(t4(number) for number in range(4))
 _H100S = tuple(h100(number) for number in range(8))
-EKS = GpuNode(
-    "ip-10-0-3-17.ec2.internal",
-    _T4S,
-    {"eks.amazonaws.com/nodegroup": "gpus", "node.kubernetes.io/instance-type": "g4dn.12xlarge"},
-    "v1.36.3-eks-113cf36",
-)
-EKS_BOTTLEROCKET = GpuNode(
-    "ip-10-0-9-4.ec2.internal", _T4S, EKS.labels, EKS.version, gives_gpus=volume_mounts
-)
+EKS = GpuNode("ip-10-0-3-17.ec2.internal", _T4S, {}, "v1.36.3-eks-113cf36")
+EKS_BOTTLEROCKET = GpuNode("ip-10-0-9-4.ec2.internal", _T4S, {}, EKS.version, gives_gpus=volume_mounts)
 EKS_AUTO_MODE = GpuNode(
     "i-0abc123def456",
     _T4S,
-    {
-        "eks.amazonaws.com/compute-type": "auto",
-        "eks.amazonaws.com/instance-gpu-manufacturer": "nvidia",
-        "eks.amazonaws.com/instance-gpu-name": "t4",
-        "eks.amazonaws.com/instance-gpu-count": "4",
-        "eks.amazonaws.com/instance-gpu-memory": "16384",
-    },
+    {"eks.amazonaws.com/instance-gpu-manufacturer": "nvidia"},
     EKS.version,
     gives_gpus=volume_mounts,
 )
 GKE = GpuNode(
     "gke-my-cluster-gpus-8a7c-x1fd",
     _T4S[:2],
-    {
-        "cloud.google.com/gke-accelerator": "nvidia-tesla-t4",
-        "cloud.google.com/gke-accelerator-count": "2",
-        "cloud.google.com/gke-gpu-driver-version": "default",
-        "cloud.google.com/gke-nodepool": "gpus",
-    },
+    {"cloud.google.com/gke-accelerator": "nvidia-tesla-t4"},
     "v1.36.3-gke.1099000",
     gives_gpus=no_runtime,
     taints=(_PRESENT,),
@@ -153,35 +135,18 @@ GKE = GpuNode(
 AKS = GpuNode(
     "aks-gpus-31207845-vmss000000",
     _T4S,
-    {
-        "kubernetes.azure.com/accelerator": "nvidia",
-        "kubernetes.azure.com/agentpool": "gpus",
-        "node.kubernetes.io/instance-type": "Standard_NC64as_T4_v3",
-    },
+    {"kubernetes.azure.com/accelerator": "nvidia"},
     "v1.36.3",
     taints=({"key": "sku", "value": "gpu", "effect": "NoSchedule"},),
 )
 OPENSHIFT = GpuNode(
     "gpu-worker-0.example.com",
     _H100S,
-    {
-        "nvidia.com/gpu.present": "true",
-        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
-        "nvidia.com/gpu.count": "8",
-        "feature.node.kubernetes.io/pci-10de.present": "true",
-        "node-role.kubernetes.io/worker": "",
-    },
+    {"nvidia.com/gpu.present": "true"},
     "v1.36.3",
     gives_gpus=runtime_class,
     runtime_classes=True,
 )
-K3S = GpuNode(
-    "gpu-1",
-    _T4S[:2],
-    {"node.kubernetes.io/instance-type": "k3s"},
-    "v1.36.3+k3s1",
-    gives_gpus=runtime_class,
-    runtime_classes=True,
-)
+K3S = GpuNode("gpu-1", _T4S[:2], {}, "v1.36.3+k3s1", gives_gpus=runtime_class, runtime_classes=True)
 KUBEADM = GpuNode("worker-1", _H100S, {}, "v1.36.3")
 NVKIND = GpuNode("gpus-worker", _T4S[:1], {}, "v1.36.3")

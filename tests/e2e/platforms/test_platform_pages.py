@@ -8,8 +8,7 @@ import pytest
 
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
+from tests.e2e.documented import Reader, running_reader
 from tests.e2e.platforms.platform_nodes import (
     AKS,
     EKS,
@@ -34,8 +33,8 @@ RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     """Has a cluster in which nothing is installed, and a checkout."""
-    with running_cluster(tmp_path_factory.mktemp("platforms")) as cluster:
-        yield Reader(cluster, tmp_path_factory.mktemp("checkout"))
+    with running_reader(tmp_path_factory, installs=False) as reader:
+        yield reader
 
 
 def shell(page: str) -> list[str]:

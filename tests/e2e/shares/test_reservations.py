@@ -94,7 +94,7 @@ WRONG = {
     "must have at most 256 items": [intent(n) for n in range(257)],
     "podUID: Required": [{key: value for key, value in intent().items() if key != "podUID"}],
     "holds neither shares nor units": [intent(pod={"priority": 0})],
-    "priority: Invalid": of(share(), priority=2**31),
+    "format int32 in spec.intents[0].pod.priority": of(share(), priority=2**31),
     "memoryMiB: Invalid": of(share(memoryMiB=1_000_001)),
     "Duplicate value": of(share(), share()),
     "only the share of an init container starts beside others": of(share(beside=[0])),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.installation import filter_calls
-from tests.e2e.priorities import Classes, assert_no_other_pod_is_evicted, await_running, there
+from tests.e2e.priorities import Classes, assert_no_other_pod_is_evicted, there
 from tests.e2e.shares.share_workload import HALF, ROOM_MIB, ShareWorkload
 
 GRACE_S = 6
@@ -26,7 +26,7 @@ def placed(workload: ShareWorkload, mib: int, priority: str, **spec: Any) -> tup
     before = workload.installation.generations()
     name = workload.create(workload.share(mib, priorityClassName=priority, **spec))
     workload.await_node(name)
-    await_running(workload, [name])
+    workload.await_running(name)
     workload.installation.await_inventory(None, before)
     return name, workload.devices(name)["main"]
 

@@ -12,6 +12,7 @@ from tests.e2e.agents.gpunode_api import write_report
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.documented import PODS, Reader
+from tests.e2e.installation import Installation
 from tests.kube_objects import SHARE, gpu, gpu_node
 from tests.manifests.objects import Json
 from tests.manifests.policy import violations
@@ -48,10 +49,7 @@ class ShareReader(Reader):
 
     def configuration(self) -> tuple[Json, Json]:
         """kube-scheduler's configuration and the extender's, as the pods read them."""
-        deployment = self.api.get("/apis/apps/v1/namespaces/gpu-scheduler/deployments/gpu-scheduler")
-        volumes = deployment["spec"]["template"]["spec"]["volumes"]
-        (name,) = (each["configMap"]["name"] for each in volumes if "configMap" in each)
-        data = self.api.get(f"/api/v1/namespaces/gpu-scheduler/configmaps/{name}")["data"]
+        data = Installation(self.cluster).configuration()
         return yaml.safe_load(data["kube-scheduler.yaml"]), yaml.safe_load(data["extender.yaml"])
 
     def await_scheduler(self, name: str) -> None:
