@@ -95,11 +95,7 @@ class Site:
     def keep_settled(self, pods: Sequence[Json]) -> list[Json]:
         """Place pods that stay, and return them as they are."""
         names = self.workload.create_all(pods)
-        for name in names:
-            self.workload.await_node(name)
-        eventually(
-            lambda: all(self.workload.get(name)["status"]["phase"] == "Running" for name in names), "run"
-        )
+        self.workload.await_running(*names)
         return [self.workload.get(name) for name in names]
 
     @contextlib.contextmanager

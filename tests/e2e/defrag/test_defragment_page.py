@@ -20,8 +20,7 @@ PAGE = ROOT / "docs" / "tasks" / "defragment.md"
 
 
 def test_the_page_on_defragmentation(workload: Workload, cluster: Cluster, tmp_path: Path) -> None:
-    fragmented = Fragmented(workload)
-    try:
+    with Fragmented(workload) as fragmented:
         first, second = workload.add_whole("first", 2), workload.add_whole("second", 2)
         workload.publish()
         fragmented.owned("x", first)
@@ -40,5 +39,3 @@ def test_the_page_on_defragmentation(workload: Workload, cluster: Cluster, tmp_p
         reader.run_block(execute)
         assert workload.await_node(waiting) == first
         assert reader.run_block(rooms).count("<none>") >= 2
-    finally:
-        fragmented.close()
