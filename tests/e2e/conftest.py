@@ -9,7 +9,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -20,9 +20,9 @@ from tests.e2e.cluster.whole import PLAIN_NODES
 from tests.e2e.installation import Installation, running_installation
 from tests.e2e.shares.share_cluster import SHARES, ShareCluster, running_share_cluster
 from tests.e2e.shares.share_workload import ShareWorkload, running_share_installation
-from tests.e2e.standing import Standing
 from tests.e2e.workload import Workload
 
+_T = TypeVar("_T")
 HERE = Path(__file__).parent
 # The fixtures that are a standing cluster.
 STANDING = {"installation", "shares", "share_installation"}
@@ -30,6 +30,29 @@ _OF_SHARES = {
     "share_installation": re.compile(r"\b(?:share_installation|share_workload): "),
     "shares": re.compile(r"\bshares: ShareCluster"),
 }
+
+
+class Standing:
+    """Keeps one cluster from file to file, until a file needs another kind: one control plane at a time."""
+
+    def __init__(self) -> None:
+        self._kind = ""
+        self._running: Any = None
+        self._stack = contextlib.ExitStack()
+
+    def take(self, kind: str, cluster: contextlib.AbstractContextManager[_T]) -> _T:
+        """The standing cluster of this kind; one of another kind stops first, and `cluster` starts."""
+        if kind != self._kind:
+            self.stop()
+            self._running = self._stack.enter_context(cluster)
+            self._kind = kind
+        running: _T = self._running
+        return running
+
+    def stop(self) -> None:
+        """Stop what is running, for a file that starts clusters of its own."""
+        self._kind = ""
+        self._stack.close()
 
 
 @pytest.hookimpl(tryfirst=True)

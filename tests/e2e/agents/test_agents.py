@@ -4,24 +4,15 @@ faults.
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from tests.agent.fake_kubelet import devices, pod
 from tests.agent.nvml_mock.presets import a100_80gb_mig, h100, t4
-from tests.e2e.agents.gpu_host import NAMESPACE, GpuHost
-from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
-from tests.e2e.cluster.api import ApiError, Json, eventually
-from tests.e2e.cluster.control_plane import ControlPlane
-from tests.e2e.cluster.running_pod import RunningPod
+from tests.e2e.agents.gpu_host import GpuHost
+from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.workload import Workload
 
 ONE = {"nvidia.com/gpu": "1"}
-QUICK = "--stuck-after=2s"
 
 
 def test_a_gpu_node_gets_an_agent_which_writes_its_gpunode(workload: Workload) -> None:
@@ -40,12 +31,6 @@ def test_a_gpu_node_gets_an_agent_which_writes_its_gpunode(workload: Workload) -
         ("1g.10gb+me", 1),
     }
     assert {entry["manager"] for entry in found["metadata"]["managedFields"]} == {"scheduler-ext-agent"}
-
-
-def lose(host: GpuHost) -> None:
-    """Its first GPU falls off the bus."""
-    host.machine.events.append((79, host.machine.gpus[0].uuid))
-    host.machine.write()
 
 
 def health(host: GpuHost) -> Json:
@@ -71,51 +56,6 @@ def test_an_agent_that_is_killed_goes_on_where_it_was(workload: Workload) -> Non
     assert health(host)["reason"] == "XID 48: double-bit ECC error; needs a GPU reset"
 
 
-def test_an_agent_whose_loop_stands_still_is_started_again(workload: Workload) -> None:
-    host = GpuHost(workload, "t4", t4(0))
-    with a_quick_probe(workload.installation.plane):
-        patient = eventually(lambda: quickly_probed(host), "the agent has the new probe", 60.0)
-        before = host.await_report()["status"]["sequence"]
-        container = patient.containers["agent"]
-        assert container.child is not None
-        # A driver that answers slowly is not restarted.
-        host.machine.delays_us = {"nvmlDeviceGetMemoryInfo_v2": 500_000}
-        host.machine.write()
-        eventually(lambda: host.machine.calls()["nvmlDeviceGetMemoryInfo_v2"] > 3, "it goes on")
-        assert container.restarts == 0
-        os.kill(container.child.pid, signal.SIGSTOP)
-        eventually(lambda: container.restarts == 1, "it is started again", 60.0)
-        eventually(lambda: host.report()["status"]["sequence"] > before, "it reports again")
-
-
-@contextmanager
-def a_quick_probe(plane: ControlPlane) -> Iterator[None]:
-    """The DaemonSet's own, for an agent that counts as stuck after two seconds instead of two minutes."""
-    container = "/spec/template/spec/containers/0"
-    changes = [
-        {"op": "add", "path": f"{container}/args/-", "value": QUICK},
-        {"op": "replace", "path": f"{container}/livenessProbe/periodSeconds", "value": 1},
-        {"op": "replace", "path": f"{container}/livenessProbe/initialDelaySeconds", "value": 10},
-    ]
-    agents = ("-n", NAMESPACE, "daemonset/gpu-scheduler-agent")
-    plane.kubectl("patch", *agents, "--type=json", "-p", json.dumps(changes))
-    try:
-        yield
-    finally:
-        plane.kubectl("rollout", "undo", *agents)
-
-
-def quickly_probed(host: GpuHost) -> RunningPod | None:
-    pod = host.agent()
-    try:
-        made = host.workload.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod.name}")
-    except ApiError:
-        # The previous agent, which has just ended.
-        return None
-    (container,) = made["spec"]["containers"]
-    return pod if QUICK in container["args"] else None
-
-
 def test_a_recreated_node_is_reported_again(workload: Workload) -> None:
     host = GpuHost(workload, "t4", t4(0))
     before = host.await_report()["metadata"]["ownerReferences"][0]["uid"]
@@ -128,14 +68,6 @@ def test_a_recreated_node_is_reported_again(workload: Workload) -> None:
 
     assert after != before
     eventually(lambda: owner() == after, "its GPUNode belongs to the new Node", 90.0)
-
-
-def test_a_deleted_gpunode_comes_back(workload: Workload) -> None:
-    host = GpuHost(workload, "t4", t4(0))
-    before = host.await_report()["metadata"]["uid"]
-    workload.api.delete(f"{GPU_NODES}/{host.name}")
-    lose(host)
-    eventually(lambda: host.report() and host.report()["metadata"]["uid"] != before, "it is written again")
 
 
 def test_holders_come_from_the_kubelet(workload: Workload) -> None:

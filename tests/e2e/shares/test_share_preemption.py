@@ -42,18 +42,6 @@ def test_shares_leave_one_gpu(workload: ShareWorkload) -> None:
     assert [low[each] for each in left] == [device, device]
 
 
-def test_shares_of_lower_priority_leave_though_fewer_would_do(workload: ShareWorkload) -> None:
-    """One GPU has one pod of middle priority, the other two of low."""
-    classes = Classes(workload)
-    workload.add_shared("shared", 2)
-    workload.publish()
-    middle, _ = placed(workload, ROOM_MIB, classes.middle)
-    low = dict(placed(workload, HALF, classes.low) for _ in range(2))
-    name, device = placed(workload, ROOM_MIB, classes.critical)
-    assert there(workload) == {middle, name}
-    assert set(low.values()) == {device}
-
-
 def test_no_pod_is_evicted_where_the_sum_suffices_and_no_gpu_does(workload: ShareWorkload) -> None:
     """kube-scheduler sees no shortage, so its preemption does not begin: documented, and quiet."""
     classes = Classes(workload)
