@@ -81,31 +81,23 @@ def arm(file: Path, fault: str, number: int) -> None:
 
 def install(faults: Faults) -> None:
     """Wrap the product's calls."""
-    reserve, confirm = LockedCache.reserve, LockedCache.confirm
-    put = Bindings.put_reservation
+    deadly(faults, LockedCache, "reserve", "assume")
+    deadly(faults, Bindings, "put_reservation", "intent")
+    deadly(faults, LockedCache, "confirm", "confirm")
+    patch.object(Bindings, "post_binding", faulty_post(faults)).start()
 
-    def faulty_reserve(locked: LockedCache, *given: Any) -> Any:
-        faults.die_if("before-assume")
-        return reserve(locked, *given)
 
-    def faulty_put(api: Bindings, *given: Any) -> Any:
-        faults.die_if("before-intent")
-        outcome = put(api, *given)
-        faults.die_if("after-intent")
+def deadly(faults: Faults, owner: type, name: str, what: str) -> None:
+    """Let a method die before or after its work."""
+    call = getattr(owner, name)
+
+    def faulty(*given: Any) -> Any:
+        faults.die_if(f"before-{what}")
+        outcome = call(*given)
+        faults.die_if(f"after-{what}")
         return outcome
 
-    def faulty_confirm(locked: LockedCache, *given: Any) -> None:
-        faults.die_if("before-confirm")
-        confirm(locked, *given)
-        faults.die_if("after-confirm")
-
-    for owner, name, wrapper in (
-        (LockedCache, "reserve", faulty_reserve),
-        (LockedCache, "confirm", faulty_confirm),
-        (Bindings, "put_reservation", faulty_put),
-        (Bindings, "post_binding", faulty_post(faults)),
-    ):
-        patch.object(owner, name, wrapper).start()
+    patch.object(owner, name, faulty).start()
 
 
 def faulty_post(faults: Faults) -> Callable[..., Outcome[None]]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import json
-
-from tests.e2e.cluster.api import Api, ApiError, Json, eventually
+from tests.e2e.cluster.api import Api, ApiError, eventually
 from tests.e2e.installation import MANIFESTS, NAMESPACE, Installation
 from tests.e2e.workload import Workload
 
@@ -26,24 +23,6 @@ def test_each_container_has_its_own_identity(installation: Installation) -> None
             "kube-scheduler": f"system:serviceaccount:{NAMESPACE}:gpu-scheduler",
             "extender": EXTENDER,
         }
-
-
-def claims(token: str) -> Json:
-    """The claims of a token."""
-    part = token.split(".")[1]
-    said: Json = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    return said
-
-
-def test_kube_schedulers_token_ends_with_its_pod(installation: Installation) -> None:
-    (pod, *_) = installation.pods()
-    token = pod.token("kube-scheduler")
-    said = claims(token)
-    assert said["exp"] - said["iat"] <= 3600
-    assert said["kubernetes.io"]["pod"]["name"] == pod.name
-    installation.api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod.name}")
-    eventually(lambda: refused(installation.api.as_user(token)), "the token is refused", 60)
-    installation.await_ready()
 
 
 def refused(api: Api) -> bool:

@@ -11,7 +11,6 @@ import pytest
 
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.ports import LOOPBACK
-from tests.e2e.cluster.running_pod import RunningPod
 from tests.e2e.cluster.unverified import get
 from tests.e2e.documented import Reader, running_reader
 from tests.e2e.installation import NAMESPACE, Installation
@@ -44,18 +43,17 @@ def test_standalone_one_of_the_extenders_writes_to_the_cluster(
     standalone: tuple[Reader, Installation],
 ) -> None:
     _, installation = standalone
-
-    def is_active(pod: RunningPod) -> bool:
-        return installation.metric_of(pod, "gpu_extender_active") == 1
-
-    def one() -> RunningPod | None:
-        active = [pod for pod in installation.pods("extender") if is_active(pod)]
-        return active[0] if len(active) == 1 else None
-
-    active = eventually(one, "one of the extenders is active")
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-    lease = installation.api.get(f"{leases}/gpu-scheduler-extender")
-    assert lease["spec"]["holderIdentity"].startswith(f"{active.name}_")
+
+    def active() -> list[str]:
+        pods = installation.pods("extender")
+        return [pod.name for pod in pods if installation.metric_of(pod, "gpu_extender_active") == 1]
+
+    def holder() -> str:
+        lease = installation.api.get(f"{leases}/gpu-scheduler-extender")
+        return str(lease["spec"]["holderIdentity"]).partition("_")[0]
+
+    eventually(lambda: active() == [holder()], "one of the extenders is active")
 
 
 def test_standalone_refuses_requests_without_a_certificate(standalone: tuple[Reader, Installation]) -> None:

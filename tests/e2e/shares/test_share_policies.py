@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.e2e.cluster.api import STRATEGIC, Json, eventually
-from tests.e2e.cluster.whole import PLAIN_NODES
+from tests.e2e.cluster.api import STRATEGIC, Json
 from tests.e2e.shares.share_cluster import (
     ASSIGNED,
     DEVICES,
@@ -26,7 +25,6 @@ from tests.e2e.shares.share_cluster import (
 )
 from tests.kube_objects import SHARE
 
-POLICIES = "/apis/admissionregistration.k8s.io/v1"
 LONGEST = "a" * 63
 SIDECAR = {"restartPolicy": "Always"}
 
@@ -64,58 +62,6 @@ def test_a_pod_made_from_a_stored_one_gets_nothing_twice(shares: ShareCluster) -
     made = shares.create(shares.pod(share("one"), container("two"), init=[share("first")]))
     again = shares.create({"metadata": {"name": "again"}, "spec": made["spec"]})
     assert again["spec"] == made["spec"]
-
-
-INJECTORS = 8
-
-
-@pytest.fixture
-def injectors(shares: ShareCluster) -> Iterator[None]:
-    """Policies that add containers to pods with labels, as service meshes do.
-
-    The order of policies is random, a new one with every change of them: there are enough that one comes
-    after the project's.
-    """
-    created = [path for n in range(INJECTORS) for path in create_injector(shares, f"injector-{n}")]
-    plain = shares.pod(container())
-    plain["metadata"]["labels"] = {"mesh": "yes"}
-
-    def containers() -> int:
-        return len(shares.api.create(f"{shares.pods}?dryRun=All", plain)["spec"]["containers"])
-
-    eventually(lambda: containers() == 1 + INJECTORS, "containers are injected")
-    yield
-    for path in created:
-        shares.api.delete(path)
-    eventually(lambda: containers() == 1, "no more containers are injected")
-
-
-def create_injector(shares: ShareCluster, name: str) -> list[str]:
-    """A policy that adds a container of its name to pods with labels; the paths of the created objects."""
-    add = (
-        f"object.spec.containers.exists(c, c.name == '{name}') || !has(object.metadata.labels) ? [] :"
-        " [JSONPatch{op: 'add', path: '/spec/containers/-',"
-        f" value: Object.spec.containers{{name: '{name}', image: 'mesh:1'}}}}]"
-    )
-    pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    spec = {
-        "reinvocationPolicy": "Never",
-        "matchConstraints": {"resourceRules": [pods]},
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": add}}],
-    }
-    binding = {"policyName": name}
-    kinds = {"mutatingadmissionpolicies": spec, "mutatingadmissionpolicybindings": binding}
-    for kind, fields in kinds.items():
-        shares.api.create(f"{POLICIES}/{kind}", {"metadata": {"name": name}, "spec": fields})
-    return [f"{POLICIES}/{kind}/{name}" for kind in kinds]
-
-
-@pytest.mark.usefixtures("injectors")
-def test_containers_that_come_later_see_no_gpu_either(shares: ShareCluster) -> None:
-    pod = shares.pod()
-    pod["metadata"]["labels"] = {"mesh": "yes"}
-    injected = {f"injector-{n}": [VOID] for n in range(INJECTORS)}
-    assert variables(shares.create(pod)) == {"main": [own("main")], **injected}
 
 
 SETS_VISIBLE = f"a pod that asks {SHARE} sets NVIDIA_VISIBLE_DEVICES; leave it out"
@@ -217,20 +163,3 @@ def test_a_debugging_container_of_another_pod_may_ask_for_all_gpus(shares: Share
     name = shares.made(container())
     debug(shares.api, f"{shares.pods}/{name}", debugged("debug", **env(VISIBLE)))
     assert variables(shares.get(name))["debug"] == [{"name": VISIBLE, "value": "all"}]
-
-
-def test_daemon_pods_of_shares_are_taken(shares: ShareCluster) -> None:
-    """Their controller chooses the node by affinity and leaves `nodeName` to the scheduler."""
-    sets = "/apis/apps/v1/namespaces/shares/daemonsets"
-    labels = {"app": "daemon"}
-    template = {"metadata": {"labels": labels}, "spec": shares.pod()["spec"]}
-    spec = {"selector": {"matchLabels": labels}, "template": template}
-    shares.api.create(sets, {"metadata": {"name": "daemon"}, "spec": spec})
-
-    def placed() -> list[Json]:
-        found = shares.api.items(shares.pods, labelSelector="app=daemon")
-        return found if len(found) == len(PLAIN_NODES) else []
-
-    pods = eventually(placed, "each node has its pod")
-    assert {pod["spec"]["schedulerName"] for pod in pods} == {"gpu-scheduler"}
-    shares.api.delete(f"{sets}/daemon")

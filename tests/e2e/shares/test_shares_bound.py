@@ -7,7 +7,7 @@ import json
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.history import ASSIGNED
 from tests.e2e.shares.share_cluster import VISIBLE, VOID, own, variables
-from tests.e2e.shares.share_workload import HALF, ROOM_MIB, ShareWorkload
+from tests.e2e.shares.share_workload import ROOM_MIB, ShareWorkload
 from tests.e2e.workload import MIG_HALF
 from tests.held import held
 from tests.kube_objects import SHARE
@@ -159,29 +159,3 @@ def test_a_share_bound_by_another_user_closes_its_node(share_workload: ShareWork
     workload.remove(foreign)
     assert workload.await_node(late) == node
     eventually(lambda: installation.metric(metric, node=node) == 0, "nothing is unknown any more")
-
-
-def test_an_extender_that_is_killed_knows_all_again(share_workload: ShareWorkload) -> None:
-    workload = share_workload
-    node = workload.add_shared("shared", 4)
-    workload.publish()
-    names = workload.create_all([workload.share(mib) for mib in (HALF, 20000, 50000, 1, 8192)])
-    for name in names:
-        workload.await_node(name)
-
-    def settled() -> bool:
-        ledgers = in_ledger(workload, node)
-        return len(ledgers[0]) == len(names) and ledgers[0] == ledgers[1]
-
-    eventually(settled, "both ledgers have all pods")
-    (before, _) = in_ledger(workload, node)
-    for pod in workload.installation.pods():
-        extender = pod.containers["extender"]
-        restarts = extender.restarts
-        extender.kill()
-        eventually(lambda each=extender, than=restarts: each.restarts > than, "it is started again")  # type: ignore[misc]
-    workload.installation.await_ready()
-    assert in_ledger(workload, node) == [before, before]
-    assert workload.pods_by_gpu() == {
-        gpu: sum(row[3] == gpu for row in before) for gpu in {row[3] for row in before}
-    }
