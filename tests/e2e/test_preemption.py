@@ -13,10 +13,8 @@ import pytest
 from tests.e2e.cluster.api import eventually
 from tests.e2e.priorities import Classes, holders, there
 from tests.e2e.workload import MIG_HALF, Workload
-from tests.kube_objects import ANNOTATION
 
 ONE = {"nvidia.com/gpu": "1"}
-H100 = {f"{ANNOTATION}model": "H100"}
 GRACE_S = 6
 SETTLED_S = 2.0
 
@@ -76,17 +74,3 @@ def test_a_place_is_kept_while_its_holder_leaves(workload: Workload) -> None:
     assert workload.await_node(name) == node
     time.sleep(SETTLED_S)
     assert "nodeName" not in workload.get(late)["spec"]
-
-
-def test_victims_are_on_the_node_with_the_requested_model(workload: Workload) -> None:
-    """Although cheaper ones are elsewhere."""
-    classes = Classes(workload)
-    wrong = workload.add_whole("a100", 1)
-    right = workload.add_whole("h100", 1, "H100-80GB")
-    workload.publish()
-    low = holders(workload, wrong, ONE, 1, classes.low)
-    middle = holders(workload, right, ONE, 1, classes.middle)
-    name = workload.create(workload.pod(ONE, annotations=H100, priorityClassName=classes.critical))
-    assert workload.await_node(name) == right
-    assert low < there(workload)
-    assert not middle & there(workload)

@@ -61,12 +61,6 @@ class Zones:
         self._workload.place_seen(self._workload.pod(ONE, nodeName=node, **pod))
 
 
-def assert_placed(workload: Workload, node: str, pod: Json) -> None:
-    """Both explain and kube-scheduler take this node."""
-    assert workload.installation.explain(pod)["best"] == [node]
-    assert workload.place(pod) == node
-
-
 EVERY = (prefer(ZONE, "a"), prefer(ZONE, "b"))
 
 
@@ -85,7 +79,7 @@ def test_what_a_pod_states_decides_before_packing(workload: Workload, spec: Json
     """Packing decides among the nodes that it leaves equal."""
     zones = Zones(workload, used=3)
     zones.put(zones.empty, labels=WEB)
-    assert_placed(workload, zones.empty if decides else zones.full, workload.pod(ONE, **spec))
+    assert workload.place(workload.pod(ONE, **spec)) == (zones.empty if decides else zones.full)
 
 
 def test_preferred_node_affinity_decides_before_the_order_of_models(workload: Workload) -> None:
@@ -104,15 +98,6 @@ def test_the_pods_own_spread_decides_before_packing(workload: Workload) -> None:
     assert sorted(nodes) == sorted(2 * [zones.full, zones.empty])
     assert nodes[0] == zones.full, "packing decides among equal zones"
     assert workload.place(workload.pod(ONE)) == zones.full
-
-
-def test_packing_decides_among_the_preferred_nodes(workload: Workload) -> None:
-    """The best node of all is not preferred; of the preferred ones, packing takes the fuller."""
-    zones = Zones(workload, used=3)
-    half = workload.add_whole("half", 4, labels={ZONE: "a"})
-    workload.publish()
-    zones.put(half)
-    assert_placed(workload, half, workload.pod(ONE, **nodes_of(prefer(ZONE, "a"))))
 
 
 def placed_replicas(workload: Workload, pod: Json, replicas: int) -> list[str]:
@@ -150,17 +135,3 @@ def test_the_preferences_of_other_pods_do_not_decide_before_packing(workload: Wo
     zones.put(zones.full, **pods_of("podAntiAffinity", 100))
     zones.put(zones.empty, labels=WEB, affinity={"podAffinity": {REQUIRED: [TERM]}})
     assert workload.place(workload.pod(ONE, labels=WEB)) == zones.full
-
-
-def test_without_a_preference_our_order_decides_against_kube_schedulers(workload: Workload) -> None:
-    """kube-scheduler by itself prefers the node with more free processors and memory."""
-    large = workload.add_whole("large", 8)
-    small = workload.add_whole("small", 1)
-    workload.publish()
-    workload.load(small)
-    pod = workload.pod(ONE)
-    assert workload.installation.explain(pod)["best"] == [small]
-    assert workload.place(pod) == small
-    by_itself = workload.pod(ONE, scheduler="default-scheduler")
-    workload.remove(pod["metadata"]["name"])
-    assert workload.place(by_itself) == large

@@ -86,24 +86,6 @@ def test_a_group_waits_for_its_last_gpu(workload: ShareWorkload) -> None:
     assert sorted(bound(workload, names).values()) == [1, 2, 2], "each GPU once"
 
 
-def test_of_two_groups_one_is_placed_whole_and_the_other_waits(workload: ShareWorkload) -> None:
-    workload.add_whole("a100", 4)
-    workload.publish()
-    both = [group(workload, name, 3) for name in ("first", "second")]
-    made = workload.create_all([workload.pod(ONE, **mine) for _ in range(3) for mine in both])
-    groups = {
-        name: [each for each in made if workload.get(each)["spec"]["schedulingGroup"]["podGroupName"] == name]
-        for name in ("first", "second")
-    }
-    eventually(lambda: bound(workload, made).total() == 3, "one group is placed", PLACED_S)
-    placed, waiting = sorted(groups.values(), key=lambda names: -bound(workload, names).total())
-    assert bound(workload, placed).total() == 3
-    assert not bound(workload, waiting)
-    for name in placed:
-        workload.remove(name)
-    await_all(workload, waiting)
-
-
 def test_a_group_of_shares_that_only_the_sum_has_room_for_is_bound_in_part(workload: ShareWorkload) -> None:
     """Documented: each share fits for itself, and bind refuses the last. No GPU has more than it can hold."""
     node = workload.add_shared("shared", 2)

@@ -80,13 +80,6 @@ class Kubelet:
         """The pod of that name; None if it has no processes."""
         return next((pod for pod in self.running(namespace) if pod.name == name), None)
 
-    def reregister(self, node: str) -> None:
-        """Set extended resources to zero, as a kubelet does when its node registers again."""
-        status = self._api.get(f"/api/v1/nodes/{node}")["status"]
-        zero = {name: "0" for name in status.get("capacity", {}) if "/" in name}
-        self._capacities[node] = {**status["capacity"], **zero}
-        self._api.patch(f"/api/v1/nodes/{node}/status", {"status": {"capacity": zero, "allocatable": zero}})
-
     def service_port(self, namespace: str, name: str, port: int) -> int | None:
         """The loopback address of a Service's port; None while no pod behind it runs."""
         spec = self._api.get(f"/api/v1/namespaces/{namespace}/services/{name}")["spec"]

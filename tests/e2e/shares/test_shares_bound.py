@@ -13,7 +13,6 @@ from tests.held import held
 from tests.kube_objects import SHARE
 
 SIZES_OF = {"beside": 10000, "load": 60000, "check": 20000, "main": 30000}
-EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
 def asking(name: str, mib: int = 0) -> Json:
@@ -128,14 +127,6 @@ def test_init_containers_and_sidecars_are_given_gpus_too(share_workload: ShareWo
     assert "nodeName" not in workload.get(late)["spec"]
 
 
-def test_a_wrong_advertised_amount_is_soon_corrected(share_workload: ShareWorkload) -> None:
-    """A kubelet that registers again sets it to zero."""
-    node = share_workload.add_shared("shared", 4)
-    share_workload.publish()
-    share_workload.installation.kubelet.reregister(node)
-    share_workload.await_advertised(node, 4 * ROOM_MIB)
-
-
 def test_a_share_bound_by_another_user_closes_its_node(share_workload: ShareWorkload) -> None:
     workload = share_workload
     node = workload.add_shared("shared", 4)
@@ -147,15 +138,8 @@ def test_a_share_bound_by_another_user_closes_its_node(share_workload: ShareWork
     workload.bind(foreign, node)
     metric = "gpu_extender_unplaced_share_pods"
     eventually(lambda: installation.metric(metric, node=node) == 2, "both extenders count it")
-
-    def warned() -> list[Json]:
-        return workload.api.items(EVENTS, fieldSelector=f"regarding.name={node},reason=ShareWithoutGPU")
-
-    event = eventually(warned, "the node has an event")[0]
-    assert f"{workload.namespace}/{foreign}" in event["note"]
     late = workload.create(workload.share(1024))
     workload.await_event(late, "FailedScheduling")
     assert "nodeName" not in workload.get(late)["spec"]
     workload.remove(foreign)
     assert workload.await_node(late) == node
-    eventually(lambda: installation.metric(metric, node=node) == 0, "nothing is unknown any more")
