@@ -20,6 +20,7 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.binding.outcome import Outcome, Unknown
 from scheduler_ext.cli import main
 from scheduler_ext.cluster.binding_calls import Bindings
+from scheduler_ext.cluster.client.transport import Transport
 
 # In the order of a bind. The extender's processes end there by SIGKILL, as by the kernel's or a node's end.
 KILLS = (
@@ -31,6 +32,15 @@ KILLS = (
     "after-post",
     "before-confirm",
     "after-confirm",
+)
+# Each gang that starts has the first four; few gangs evict.
+GANG_KILLS = (
+    "before-nomination",
+    "after-nomination",
+    "before-lift",
+    "after-lift",
+    "before-eviction",
+    "after-eviction",
 )
 # A Binding that is posted late, one with a late answer, one with a lost answer, and one that succeeds after
 # it was given up.
@@ -85,6 +95,7 @@ def install(faults: Faults) -> None:
     deadly(faults, Bindings, "put_reservation", "intent")
     deadly(faults, LockedCache, "confirm", "confirm")
     patch.object(Bindings, "post_binding", faulty_post(faults)).start()
+    patch.object(Transport, "send", faulty_send(faults)).start()
 
 
 def deadly(faults: Faults, owner: type, name: str, what: str) -> None:
@@ -98,6 +109,24 @@ def deadly(faults: Faults, owner: type, name: str, what: str) -> None:
         return outcome
 
     patch.object(owner, name, faulty).start()
+
+
+def faulty_send(faults: Faults) -> Callable[..., Any]:
+    """In the place of the call that writes; what it does for gangs may be deadly."""
+    send = Transport.send
+
+    def sent(transport: Transport, method: str, path: str, *given: Any, **more: Any) -> Any:
+        what = "nothing"
+        if "/pods/" in path and path.endswith("/eviction"):
+            what = "eviction"
+        elif "/pods/" in path and method == "PATCH":
+            what = "nomination" if path.endswith("/status") else "lift"
+        faults.die_if(f"before-{what}")
+        reply = send(transport, method, path, *given, **more)
+        faults.die_if(f"after-{what}")
+        return reply
+
+    return sent
 
 
 def faulty_post(faults: Faults) -> Callable[..., Outcome[None]]:

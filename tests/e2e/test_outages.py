@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.agent.nvml_mock.presets import t4
 from tests.e2e.agents.gpu_host import GpuHost
-from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import eventually
-from tests.e2e.cluster.child import Child
-from tests.e2e.cluster.ports import LOOPBACK, free_ports
+from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
-from tests.e2e.installation import NAMESPACE, Installation, running_installation
+from tests.e2e.installation import running_installation
 from tests.e2e.workload import Workload
-from tests.kube_objects import gpu
 
 ONE = {"nvidia.com/gpu": "1"}
 
@@ -85,63 +77,3 @@ def test_everything_goes_on_after_an_api_server_that_was_away(workload: Workload
     workload.publish()
     # kube-scheduler's own watches wait for up to a minute after an outage.
     assert workload.await_node(name, 150.0) == late
-
-
-# Far below the shipped ages, so that a test can wait for them.
-AGES = "inventory: {staleAfter: 3s, missingAfter: 6s}\n"
-
-
-@contextmanager
-def running_extender(installation: Installation, config: Path) -> Iterator[tuple[Child, str]]:
-    """An extender beside those installed: its process, and the URL of its API. It takes part in a Lease that
-    has no holder, so that it writes nothing.
-    """
-    api, health = free_ports(2)
-    command = [
-        *(sys.executable, "-m", "scheduler_ext", "serve", f"--config={config}"),
-        f"--kubeconfig={installation.plane.kubeconfig('admin')}",
-        f"--listen={LOOPBACK}:{api}",
-        f"--health-listen={LOOPBACK}:{health}",
-        f"--inspect-listen={LOOPBACK}:0",
-        f"--lease={NAMESPACE}/unheld",
-    ]
-    child = Child("short-ages", command, installation.plane.directory / "short-ages.log")
-    try:
-        child.wait_ready(lambda: bool(unverified.get(f"http://{LOOPBACK}:{health}/readyz")), 30.0)
-        yield child, f"http://{LOOPBACK}:{api}"
-    finally:
-        child.stop()
-
-
-def test_a_restarted_extender_keeps_a_dead_agent_missing(workload: Workload, tmp_path: Path) -> None:
-    """It was reported long before this process started, and the API server knows when."""
-    config = tmp_path / "config.yaml"
-    head = "apiVersion: config.scheduler-ext.io/v1alpha1\nkind: ExtenderConfiguration\n"
-    config.write_text(head + AGES)
-    installation = workload.installation
-    dead = workload.add_whole("dead", 1)
-    workload.publish()
-    body = {"Pod": workload.pod(ONE), "Nodes": None, "NodeNames": [dead]}
-
-    def left(url: str) -> list[str]:
-        names: list[str] = json.loads(unverified.post(f"{url}/filter", body))["NodeNames"]
-        return names
-
-    with running_extender(installation, config) as (child, url):
-        eventually(lambda: left(url) == [], "a report without renewal is missing")
-        child.kill()
-    with running_extender(installation, config) as (child, url):
-        # At once: not for as long as a new report would be good.
-        assert left(url) == []
-        # An edit of the GPUNode for another reason does not make the report fresh.
-        annotations = {"gpu.scheduler-ext.io/cordoned": "GPU-other"}
-        workload.api.patch(f"{GPU_NODES}/{dead}", {"metadata": {"annotations": annotations}})
-        time.sleep(1.0)
-        assert left(url) == []
-        child.kill()
-    with running_extender(installation, config) as (_, url):
-        assert left(url) == []
-        devices = [gpu(0, f"GPU-{dead}-0", memory={"totalMiB": 81920, "usedMiB": 1})]
-        workload.report(dead, devices, sequence=2)
-        workload.publish()
-        assert left(url) == [dead]

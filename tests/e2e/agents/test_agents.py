@@ -7,30 +7,12 @@ from __future__ import annotations
 from typing import Any
 
 from tests.agent.fake_kubelet import devices, pod
-from tests.agent.nvml_mock.presets import a100_80gb_mig, h100, t4
+from tests.agent.nvml_mock.presets import h100, t4
 from tests.e2e.agents.gpu_host import GpuHost
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.workload import Workload
 
 ONE = {"nvidia.com/gpu": "1"}
-
-
-def test_a_gpu_node_gets_an_agent_which_writes_its_gpunode(workload: Workload) -> None:
-    host = GpuHost(workload, "gpus", a100_80gb_mig(0), t4(1))
-    found = host.await_report()
-    node = workload.api.get(f"/api/v1/nodes/{host.name}")
-    (owner,) = found["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"], owner["uid"]) == ("Node", host.name, node["metadata"]["uid"])
-    status = found["status"]
-    assert [device["model"] for device in status["devices"]] == ["A100-80GB", "T4"]
-    assert status["summary"]["gpus"] == 2
-    instances = status["devices"][0]["mig"]["instances"]
-    assert {(each["profile"], each["start"]) for each in instances} == {
-        ("3g.40gb", 4),
-        ("1g.10gb", 0),
-        ("1g.10gb+me", 1),
-    }
-    assert {entry["manager"] for entry in found["metadata"]["managedFields"]} == {"scheduler-ext-agent"}
 
 
 def health(host: GpuHost) -> Json:

@@ -19,8 +19,7 @@ from tests.agent.odd_reports import statuses
 from tests.e2e.agents.gpunode_api import GpuNodes
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.kube_objects import Json, gpu, holder
-from tests.wire.reports.gpunode_status import FULL, changed
-from tests.wire.reports.test_gpunode import nulls
+from tests.wire.reports.gpunode_status import changed
 
 NODE = "agreement"
 DEVICE = "devices[0]"
@@ -115,30 +114,6 @@ LIES: dict[str, Json] = {
 @pytest.mark.parametrize("fault", LIES)
 def test_a_summary_cannot_lie(nodes: GpuNodes, fault: str) -> None:
     assert f"summary.{fault}" in nodes.refusal(NODE, with_summary(**LIES[fault]))
-
-
-@pytest.mark.parametrize(
-    "status",
-    [
-        pytest.param(
-            nulls(FULL)
-            | {"devices": [gpu(0, health=None, mig=None, holders=None, links=None, product=None)]}
-            | {"migStrategy": "none"},
-            id="null for absent values",
-        ),
-        pytest.param(
-            {"devices": [gpu(0, memory={"totalMiB": 10000, "reservedMiB": 100, "usedMiB": 10000})]},
-            id="one per cent over the total",
-        ),
-        pytest.param(with_mig(instance("MIG-a", 11), gridSize=12), id="the last unit of its own grid"),
-        pytest.param(
-            with_mig(profiles=[profile(size=0, starts=(), most=0)]), id="a profile that cannot be placed"
-        ),
-        pytest.param(with_summary(), id="a summary that agrees"),
-    ],
-)
-def test_both_accept_the_barely_possible(nodes: GpuNodes, status: Json) -> None:
-    assert (nodes.refusal(NODE, status), reader_refusal(status)) == ("", "")
 
 
 def test_reader_and_api_server_agree_on_what_agents_write(nodes: GpuNodes) -> None:

@@ -33,7 +33,9 @@ def test_plain_nodes_get_agents_without_a_command(workload: Workload) -> None:
     cpu = workload.add_node("cpu", {}, labels=OF_KUBEADM)
     kept = workload.add_node("kept", ONE, labels=OF_KUBEADM | {AGENT_LABEL: "false"})
     for host in hosts.values():
-        assert host.await_report()["status"]["devices"]
+        report = host.await_report()
+        assert report["status"]["summary"]["gpus"] == 1
+        assert {each["manager"] for each in report["metadata"]["managedFields"]} == {"scheduler-ext-agent"}
         assert labels(workload, host.name) == OF_KUBEADM | {
             "kubernetes.io/hostname": host.name,
             AGENT_LABEL: "true",

@@ -8,7 +8,11 @@ agent's report. The extender does the rest.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
+import os
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,13 +21,18 @@ from pathlib import Path
 import yaml
 
 from tests.e2e.agents.gpunode_api import write_report
-from tests.e2e.autoscaler.karpenter import NODE_CLAIMS, allow, running_karpenter
-from tests.e2e.autoscaler.node_groups import NODE_POOL, NodeGroup
+from tests.e2e.autoscaler.node_groups import NODE_POOL, Machine, NodeGroup, table
+from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import ApiError, Json, eventually
+from tests.e2e.cluster.binaries import KARPENTER, find_karpenter, find_module
+from tests.e2e.cluster.child import Child
+from tests.e2e.cluster.control_plane import ControlPlane
+from tests.e2e.cluster.ports import LOOPBACK, free_ports
 from tests.e2e.installation import Installation
 from tests.e2e.kustomization import write_kustomization
 from tests.e2e.shares.share_workload import ShareWorkload, running_share_installation
 from tests.kube_objects import gpu_node
+from tests.manifests.objects import entries
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +40,14 @@ _NODES = "/api/v1/nodes"
 # Most of it is the start of a node, on a machine that runs other tests as well.
 _RUNNING_S = 120.0
 _PAUSE_S = 0.5
+NODE_CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
+NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
+CONSOLIDATE_AFTER = "20s"
+"""From the last pod of a node to its return."""
+_DEFINITIONS = ("pkg/apis/crds", "kwok/apis/crds")
+_START_S = 60.0
+# From a bought machine to its Node.
+_REGISTRATION = "1s"
 
 
 class Market(threading.Thread):
@@ -144,6 +161,71 @@ def overlay(directory: Path, *, placeholders: bool = False) -> Path:
         },
         patches=[{"target": {"kind": "DaemonSet"}, "patch": yaml.safe_dump([image])}],
     )
+
+
+@contextlib.contextmanager
+def running_karpenter(plane: ControlPlane, machines: Sequence[Machine]) -> Iterator[Child]:
+    """Karpenter, which may buy these machines as soon as there are NodePools; it is stopped at the end."""
+    program = find_karpenter()
+    sources = find_module(KARPENTER, "sigs.k8s.io/karpenter")
+    for definitions in _DEFINITIONS:
+        plane.kubectl("apply", "--server-side", "-f", sources / definitions)
+    eventually(
+        lambda: "kwoknodeclasses" in plane.kubectl("api-resources", "--api-group=karpenter.kwok.sh"),
+        "Karpenter's objects are served",
+    )
+    node_class = {
+        "apiVersion": "karpenter.kwok.sh/v1alpha1",
+        "kind": "KWOKNodeClass",
+        "metadata": {"name": "default"},
+        "spec": {"nodeRegistrationDelay": _REGISTRATION},
+    }
+    plane.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(node_class))
+    catalogue = plane.directory / "instance-types.json"
+    catalogue.write_text(json.dumps([machine.as_instance_type() for machine in machines]))
+    metrics, probes = free_ports(2)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "KUBECONFIG": str(plane.kubeconfig("admin")),
+        "INSTANCE_TYPES_FILE_PATH": str(catalogue),
+        "FEATURE_GATES": "NodeOverlay=true",
+        "DISABLE_LEADER_ELECTION": "true",
+        "METRICS_PORT": str(metrics),
+        "HEALTH_PROBE_PORT": str(probes),
+        # Pods of one burst may become visible seconds apart here, and would be packed apart.
+        "BATCH_IDLE_DURATION": "3s",
+        "BATCH_MAX_DURATION": "30s",
+        "LOG_LEVEL": "debug",
+    }
+    karpenter = Child("karpenter", [program], plane.directory / "karpenter.log", environment)
+    try:
+        karpenter.wait_ready(lambda: bool(unverified.get(f"http://{LOOPBACK}:{probes}/readyz")), _START_S)
+        yield karpenter
+    finally:
+        karpenter.stop()
+
+
+def allow(plane: ControlPlane, groups: Sequence[NodeGroup]) -> None:
+    """Let Karpenter buy nodes in these groups, and wait until it has looked at them."""
+    generated = subprocess.run(
+        [sys.executable, "-m", "scheduler_ext", "autoscaler-config", "--for", "karpenter", "-f", "-"],
+        input=table(groups, CONSOLIDATE_AFTER),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert generated.returncode == 0, generated.stderr
+    plane.kubectl("apply", "-f", "-", stdin=generated.stdout)
+
+    def evaluated() -> bool:
+        pools = plane.api.items(NODE_POOLS)
+        overlays = plane.api.items("/apis/karpenter.sh/v1alpha1/nodeoverlays")
+        return all(
+            any(c["type"] == "Ready" and c["status"] == "True" for c in entries(each, "status", "conditions"))
+            for each in (*pools, *overlays)
+        )
+
+    eventually(evaluated, "NodePools and NodeOverlays are ready")
 
 
 @contextlib.contextmanager

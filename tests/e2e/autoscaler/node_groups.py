@@ -26,12 +26,11 @@ class Machine:
     model: str
     gpus: int
     price: float
-    cpu: int = 32
 
     @property
     def room(self) -> dict[str, str]:
         """What a kubelet finds there without a device plugin."""
-        return {"cpu": str(self.cpu), "memory": "256Gi", "ephemeral-storage": "200Gi", "pods": "110"}
+        return {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "200Gi", "pods": "110"}
 
     def as_instance_type(self) -> Json:
         """In the form of the file of Karpenter's kwok provider. A cloud states the GPUs of its machines."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -17,39 +18,28 @@ from tests.e2e.cluster.ports import LOOPBACK, Ports
 _RESTART_S = 1.0
 
 
+@dataclass(eq=False)
 class Container:
-    """`tick` is called several times a second and performs due actions."""
+    """`tick` is called several times a second and performs due actions. `inside` turns a command in the
+    container into one of this machine; `restarted` says whether it starts again after its end.
+    """
 
-    def __init__(
-        self,
-        name: str,
-        command: Callable[[], Sequence[str]],
-        log: Path,
-        env: Mapping[str, str],
-        probes: Mapping[str, Json],
-        ports: Ports,
-        inside: Callable[[Sequence[str]], Sequence[str]],
-        restarted: bool = True,
-    ) -> None:
-        """`inside` turns a command in the container into one of this machine; `restarted` says whether it
-        starts again after its end.
-        """
-        self.name = name
-        self.log = log
-        self.started = False
-        self.ready = False
-        self.restarts = -1
-        self.child: Child | None = None
-        # Of one that is not restarted, after its end.
-        self.exit_code: int | None = None
-        self._restarted = restarted
-        self._command = command
-        self._env = env
-        self._specs = probes
-        self._ports = ports
-        self._inside = inside
-        self._start_at = 0.0
-        self._probes: dict[str, Probe] = {}
+    name: str
+    command: Callable[[], Sequence[str]]
+    log: Path
+    env: Mapping[str, str]
+    probes: Mapping[str, Json]
+    ports: Ports
+    inside: Callable[[Sequence[str]], Sequence[str]]
+    restarted: bool = True
+    started: bool = False
+    ready: bool = False
+    restarts: int = -1
+    child: Child | None = None
+    # Of one that is not restarted, after its end.
+    exit_code: int | None = None
+    _start_at: float = 0.0
+    _probes: dict[str, Probe] = field(default_factory=dict)
 
     def tick(self) -> None:
         """Start it if it does not run, otherwise probe it."""
@@ -84,23 +74,23 @@ class Container:
 
     def _start(self) -> None:
         # It may not be known yet: a Service without a pod has no address.
-        command = self._command()
+        command = self.command()
         self.restarts += 1
-        self.child = Child(self.name, command, self.log, self._env)
-        self._probes = {kind: self._probe(spec) for kind, spec in self._specs.items()}
+        self.child = Child(self.name, command, self.log, self.env)
+        self._probes = {kind: self._probe(spec) for kind, spec in self.probes.items()}
 
     def _probe(self, spec: Json) -> Probe:
         if "exec" in spec:
-            return Probe(spec, partial(_succeeds, self._inside(spec["exec"]["command"]), self._env))
+            return Probe(spec, partial(_succeeds, self.inside(spec["exec"]["command"]), self.env))
         get = spec["httpGet"]
         scheme = get.get("scheme", "HTTP").lower()
         return Probe(
-            spec, partial(_answers, f"{scheme}://{LOOPBACK}:{self._ports.local(get['port'])}{get['path']}")
+            spec, partial(_answers, f"{scheme}://{LOOPBACK}:{self.ports.local(get['port'])}{get['path']}")
         )
 
     def _ended(self, exit_code: int) -> None:
         self.child = None
-        self.exit_code = None if self._restarted else exit_code
+        self.exit_code = None if self.restarted else exit_code
         self.started = self.ready = False
         self._start_at = time.monotonic() + _RESTART_S
 

@@ -82,21 +82,16 @@ class Volumes:
                 self._contents[name] = files
 
     def _files(self, volume: Json) -> Files:
-        if "configMap" in volume:
-            return self._config_map(volume["configMap"]["name"], volume["configMap"].get("items"))
-        if "secret" in volume:
-            return self._secret(volume["secret"]["secretName"], volume["secret"].get("items"))
-        return self._projected(volume["projected"]["sources"])
-
-    def _projected(self, sources: list[Json]) -> Files:
         files: Files = {}
-        for source in sources:
+        for source in volume["projected"]["sources"] if "projected" in volume else [volume]:
             if "serviceAccountToken" in source:
-                files[source["serviceAccountToken"]["path"]] = self._token(source["serviceAccountToken"])
+                wanted = source["serviceAccountToken"]
+                files[wanted["path"]] = self._token(wanted)
             elif "configMap" in source:
                 files |= self._config_map(source["configMap"]["name"], source["configMap"].get("items"))
             elif "secret" in source:
-                files |= self._secret(source["secret"]["name"], source["secret"].get("items"))
+                secret = source["secret"]
+                files |= self._secret(secret.get("secretName") or secret["name"], secret.get("items"))
             else:
                 for item in source["downwardAPI"]["items"]:
                     files[item["path"]] = field(self._pod, item["fieldRef"]["fieldPath"]).encode()

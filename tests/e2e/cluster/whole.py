@@ -13,7 +13,7 @@ from tests.e2e.cluster.control_plane import ControlPlane, running_control_plane
 from tests.e2e.cluster.delay import Delay, running_delay
 from tests.e2e.cluster.features import STOCK, Features
 from tests.e2e.cluster.images import OURS, product_images
-from tests.e2e.cluster.kubelet import Kubelet, running_kubelet
+from tests.e2e.cluster.kubelet import Kubelet
 from tests.e2e.cluster.kubelet_server import running_kubelet_server
 from tests.e2e.cluster.ports import free_ports
 
@@ -52,7 +52,7 @@ def running_cluster(
     with (
         running_control_plane(binaries, directory, audit, features) as plane,
         running_delay(plane.server) if delayed else contextlib.nullcontext() as delay,
-        running_kubelet(
+        Kubelet(
             plane.api_as("kubelet"),
             directory / "pods",
             product_images(binaries, ours, delay.url if delay is not None else None, features, releases),

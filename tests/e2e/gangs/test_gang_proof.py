@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster.api import eventually
-from tests.e2e.faulty_extender import arm
-from tests.e2e.gangs.faulty_gangs import KILLS
+from tests.e2e.faulty_extender import GANG_KILLS, arm
 from tests.e2e.gangs.gang_cluster import CONFIGURATION, Gangs, running_gang_cluster
 from tests.e2e.gangs.gang_owner import Owner, Planned
 from tests.e2e.history import Recorder, over_promised
@@ -46,7 +45,7 @@ def fault(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def gangs(tmp_path: Path, fault: Path) -> Iterator[Gangs]:
-    ours = ("-m", "tests.e2e.gangs.faulty_gangs", fault)
+    ours = ("-m", "tests.e2e.faulty_extender", fault)
     with (
         running_gang_cluster(tmp_path, UNRENEWED, ours=ours) as installation,
         Gangs(installation) as gangs,
@@ -79,7 +78,7 @@ def test_gangs(gangs: Gangs, fault: Path) -> None:
         return not paused.is_set() and all(pod.ready for pod in gangs.installation.pods())
 
     owner = Owner(gangs, plans, AT_ONCE, is_up)
-    kills = itertools.cycle(KILLS)
+    kills = itertools.cycle(GANG_KILLS)
     # A short proof may end before chance chose a kill.
     arm(fault, next(kills), 1)
     deck: list[str] = []

@@ -97,15 +97,3 @@ def test_no_other_pod_is_evicted_while_the_last_victim_is_still_leaving(
     assert middle in there(workload)
     # Each change wakes it once; the wait takes a quarter of a minute.
     assert calls() < 20
-
-
-def test_no_other_pod_is_evicted_when_the_only_victim_is_gone(workload: ShareWorkload) -> None:
-    """kube-scheduler may see the end before the extender does, and asks at once."""
-    classes = Classes(workload)
-    first, second = workload.add_shared("first", 1), workload.add_shared("second", 1)
-    workload.publish()
-    placed(workload, 60000, classes.low, terminationGracePeriodSeconds=1, **on(first))
-    middle, _ = placed(workload, 60000, classes.middle, **on(second))
-    name = workload.create(workload.share(60000, priorityClassName=classes.critical))
-    assert workload.await_node(name) == first
-    assert middle in there(workload)
