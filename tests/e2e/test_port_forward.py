@@ -13,7 +13,6 @@ import pytest
 
 from scheduler_ext.cluster.active_extender import INSPECTION_PORT, get_from_pod
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.core.errors import ClusterError
 from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.ports import LOOPBACK
@@ -83,9 +82,3 @@ def test_one_question_after_the_other_is_answered_whole(workload: Workload, tran
     for _ in range(60):
         status, body = get_from_pod(transport, NAMESPACE, active.name, INSPECTION_PORT, "/inventory")
         assert (status, len(body) > 1 << 14, len(json.loads(body)["items"])) == (200, True, 12)
-
-
-def test_a_port_without_a_listener_is_an_error_that_says_so(workload: Workload, transport: Transport) -> None:
-    active = workload.installation.active()
-    with pytest.raises(ClusterError, match=rf"pod {NAMESPACE}/{active.name}, port 9: .*connection refused"):
-        get_from_pod(transport, NAMESPACE, active.name, 9, "/explain")

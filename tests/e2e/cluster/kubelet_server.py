@@ -92,7 +92,7 @@ def _accepts_connections(port: int) -> bool:
 @contextlib.contextmanager
 def running_kubelet_server(
     binary: Path, credentials: Credentials, directory: Path, port: int, pod: PodNamed
-) -> Iterator[Child]:
+) -> Iterator[None]:
     """A kubelet's server on a port of loopback, for kube-apiserver alone; its log is in `directory`."""
     with contextlib.ExitStack() as stack:
         # Short, because sockets have paths of at most 107 characters.
@@ -112,4 +112,4 @@ def running_kubelet_server(
         child = Child("kubelet-server", command, directory / "kubelet-server.log")
         stack.callback(child.stop)
         child.wait_ready(lambda: _accepts_connections(port), _START_S)
-        yield child
+        yield

@@ -91,21 +91,3 @@ def test_a_change_of_the_cluster_stops_the_plan(fragmented: Fragmented) -> None:
     assert "Stopped: " in answer["stderr"]
     assert len([pod for pod in fragmented.of("x") if pod["spec"].get("nodeName") == first]) == 1
     assert fragmented.held() == {}
-
-
-def test_a_restart_of_the_extenders_keeps_the_room(fragmented: Fragmented) -> None:
-    """They end as soon as room is held: the pod that is created again meets only new extenders."""
-    first, second, waiting = two_nodes(fragmented, kept=True)
-    process = fragmented.defrag(waiting, "--execute")
-    eventually(fragmented.held, "room is held", 60.0)
-    pods = fragmented.workload.installation.pods()
-    for pod in pods:
-        pod.containers["extender"].kill()
-    # The evicted pod still has its GPU, and the new one would rather have the cheaper one beside it.
-    eventually(lambda: second in [pod["spec"].get("nodeName") for pod in fragmented.of("x")], "x moved", 60.0)
-    fragmented.let_go()
-    answer = fragmented.finished(process, 0)
-    assert answer["execution"]["problem"] is None
-    assert fragmented.workload.await_node(waiting) == first
-    eventually(lambda: [pod["spec"].get("nodeName") for pod in fragmented.of("x")] == [second], "x moved")
-    fragmented.workload.installation.await_ready()

@@ -193,8 +193,9 @@ class Generated:
         self.workload.api.create(
             self._templates, {"metadata": {"name": "holder"}, "spec": {"spec": {"devices": devices}}}
         )
-        by_plugin, by_claim = ({WHOLE: "1"}, ""), ({}, "holder")
-        ways = {index: by_claim if case.holder == "claim" else by_plugin for index, case in HELD}
+        ways: dict[int, tuple[Json, str]] = {
+            index: ({}, "holder") if case.holder == "claim" else ({WHOLE: "1"}, "") for index, case in HELD
+        }
         names = self._create({index: self._pod(index, *way, scheduler=STOCK) for index, way in ways.items()})
         places = self.settled(names)
         for pod in self.workload.all_pods():

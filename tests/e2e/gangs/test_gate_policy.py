@@ -87,7 +87,10 @@ def test_the_extender_may_remove_the_gate(gated: ShareCluster) -> None:
     pod = created(gated, OURS, schedulingGates=[MINE])
     index = [each["name"] for each in pod["spec"]["schedulingGates"]].index(GATE)
     path = f"/spec/schedulingGates/{index}"
-    patch = [{"op": "test", "path": path, "value": {"name": GATE}}, {"op": "remove", "path": path}]
+    patch: list[Json] = [
+        {"op": "test", "path": path, "value": {"name": GATE}},
+        {"op": "remove", "path": path},
+    ]
     left = gated.extender.patch(f"{PODS}/{pod['metadata']['name']}", patch, JSON_PATCH)
     assert gates(left) == [MINE["name"]]
 

@@ -17,16 +17,15 @@ def amounts(mib: str | None, **more: str) -> Json:
 
 def test_the_extender_says_how_much_a_node_has(shares: ShareCluster) -> None:
     node = f"/api/v1/nodes/{NODE}"
+
+    def told() -> list[str | None]:
+        status = shares.api.get(node)["status"]
+        return [status[kind].get(SHARE) for kind in ("capacity", "allocatable")]
+
     for mib in ("81920", "40960", None):
         shares.extender.patch(f"{node}/status", amounts(mib))
         # The kubelet writes at the same time, from a slightly older read.
-        eventually(
-            lambda wanted=mib: (
-                {shares.api.get(node)["status"][kind].get(SHARE) for kind in ("capacity", "allocatable")}
-                == {wanted}
-            ),
-            f"the node has {mib} MiB",
-        )
+        eventually(lambda wanted=mib: told() == [wanted] * 2, f"the node has {mib} MiB")  # type: ignore[misc]
 
 
 READY = {"type": "Ready", "status": "False", "reason": "Wrong"}
