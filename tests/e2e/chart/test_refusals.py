@@ -64,42 +64,60 @@ def configured(**sections: Json) -> Json:
     return {"extender": {"config": sections}}
 
 
-# What is said about values, and the version of the cluster if it matters.
-REFUSED: list[tuple[str, Json, str | None]] = [
-    ("agent.namespace.name", {"agent": {"namespace": {"name": "gpu-scheduler"}}}, None),
+# What is said about values.
+REFUSED: list[tuple[str, Json]] = [
+    ("agent.namespace.name", {"agent": {"namespace": {"name": "gpu-scheduler"}}}),
     # Its other pods would lose their traffic.
-    ("agent.namespace.name: not kube-system", {"agent": {"namespace": {"name": "kube-system"}}}, None),
+    ("agent.namespace.name: not kube-system", {"agent": {"namespace": {"name": "kube-system"}}}),
     (
         "commonLabels: app.kubernetes.io/name belongs to the chart",
         {"commonLabels": {"app.kubernetes.io/name": "gpu"}},
-        None,
     ),
-    ("standalone.enabled: not with shares.enabled", SHARED | {"standalone": {"enabled": True}}, None),
-    ("dra.enabled: not with shares.enabled", SHARED | {"dra": {"enabled": True}}, None),
-    ("extender.config.bind.enabled: set shares.enabled", configured(bind={"enabled": True}), None),
+    ("standalone.enabled: not with shares.enabled", SHARED | {"standalone": {"enabled": True}}),
+    ("dra.enabled: not with shares.enabled", SHARED | {"dra": {"enabled": True}}),
+    ("extender.config.bind.enabled: set shares.enabled", configured(bind={"enabled": True})),
     (
         "idle.reclaim.mode: set idle.reclaim, which also grants the rights",
         configured(idle={"reclaim": {"mode": "dry-run"}}),
-        None,
     ),
-    ("extender.config.schedulerNames: lacks", {"extender": {"config": {"schedulerNames": ["other"]}}}, None),
-    ("gangs.enabled: only with", GANGS, None),
-    ("shares.cdi: only with", {"shares": {"cdi": True}}, None),
+    ("extender.config.schedulerNames: lacks", {"extender": {"config": {"schedulerNames": ["other"]}}}),
+    ("gangs.enabled: only with", GANGS),
+    ("shares.cdi: only with", {"shares": {"cdi": True}}),
     (
         "scheduler.config: its extender needs bindVerb",
         SHARED | {"scheduler": {"config": {"extenders": [{"filterVerb": "filter"}]}}},
-        None,
     ),
     (
         "scheduler.config: its extender needs bindVerb",
         {"scheduler": {"config": {"extenders": [{"bindVerb": "bind"}]}}},
-        None,
     ),
     (
         "scheduler.managedResources: not with",
         {"scheduler": {"config": {"extenders": []}, "managedResources": ["example.com/gpu"]}},
-        None,
     ),
+    (
+        "extender.config.server.readTimeout: 5m30s is outside 100ms to 5m",
+        configured(server={"readTimeout": "5m30s"}),
+    ),
+    (
+        "extender.config.server.decisionDeadline: 9ms is outside 10ms to 1m",
+        configured(server={"decisionDeadline": "9ms"}),
+    ),
+    (
+        "extender.config.inventory.missingAfter: must be later than staleAfter",
+        configured(inventory={"staleAfter": "10m"}),
+    ),
+    (
+        "extender.config.score.weights.healthy: no such score; there are balance",
+        configured(score={"weights": {"healthy": 1}}),
+    ),
+    (
+        "scheduler.image.tag: v1.36 is no tag of registry.k8s.io/kube-scheduler",
+        {"scheduler": {"image": {"tag": "v1.36"}}},
+    ),
+]
+# The same for clusters of a version.
+OF_CLUSTERS: list[tuple[str, Json, str]] = [
     ("requires kubeVersion: >=1.31.0-0", {}, "1.30.14"),
     ("shares.enabled: memory shares need Kubernetes 1.36", SHARED, "1.35.4-eks-1a2b3c"),
     (
@@ -109,37 +127,13 @@ REFUSED: list[tuple[str, Json, str | None]] = [
     ),
     ("needs Kubernetes 1.34", {"dra": {"enabled": True}}, "1.33.13"),
     ("needs Kubernetes 1.34", {"dra": {"deviceTaints": True}}, "1.33.13"),
-    (
-        "extender.config.server.readTimeout: 5m30s is outside 100ms to 5m",
-        configured(server={"readTimeout": "5m30s"}),
-        None,
-    ),
-    (
-        "extender.config.server.decisionDeadline: 9ms is outside 10ms to 1m",
-        configured(server={"decisionDeadline": "9ms"}),
-        None,
-    ),
-    (
-        "extender.config.inventory.missingAfter: must be later than staleAfter",
-        configured(inventory={"staleAfter": "10m"}),
-        None,
-    ),
-    (
-        "extender.config.score.weights.healthy: no such score; there are balance",
-        configured(score={"weights": {"healthy": 1}}),
-        None,
-    ),
     # Of a vendor that numbers releases of its own, after the minor releases that the chart knows.
     ("scheduler.image.tag: set it, because registry.k8s.io has no release 1.38.100", {}, "v1.38.100"),
-    (
-        "scheduler.image.tag: v1.36 is no tag of registry.k8s.io/kube-scheduler",
-        {"scheduler": {"image": {"tag": "v1.36"}}},
-        None,
-    ),
 ]
+ROWS = [*((*row, None) for row in REFUSED), *OF_CLUSTERS]
 
 
-@pytest.mark.parametrize(("said", "values", "version"), REFUSED, ids=[said for said, *_ in REFUSED])
+@pytest.mark.parametrize(("said", "values", "version"), ROWS, ids=[said for said, *_ in ROWS])
 def test_a_wrong_value_is_refused_with_its_name(
     tmp_path: Path, said: str, values: Json, version: str | None
 ) -> None:

@@ -59,7 +59,7 @@ class Volumes:
             for volume in pod["spec"].get("volumes", ())
             if "hostPath" in volume
         }
-        self._tokens: dict[tuple[str, str], tuple[bytes, float]] = {}
+        self._tokens: dict[str, tuple[bytes, float]] = {}
         self._turn = 0
         directory.mkdir(parents=True)
 
@@ -107,11 +107,13 @@ class Volumes:
 
     def _token(self, wanted: Json) -> bytes:
         """A token of this pod, requested again when four fifths of its life are over."""
-        key = wanted["path"], wanted.get("audience", "")
-        token, renew_at = self._tokens.get(key, (b"", 0.0))
+        token, renew_at = self._tokens.get(wanted["path"], (b"", 0.0))
         if time.monotonic() >= renew_at:
             token = self._new_token(wanted)
-            self._tokens[key] = token, time.monotonic() + _OF_ITS_LIFE * wanted["expirationSeconds"]
+            self._tokens[wanted["path"]] = (
+                token,
+                time.monotonic() + _OF_ITS_LIFE * wanted["expirationSeconds"],
+            )
         return token
 
     def _new_token(self, wanted: Json) -> bytes:
@@ -120,8 +122,6 @@ class Volumes:
         account = self._pod["spec"]["serviceAccountName"]
         reference = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
         spec: Json = {"expirationSeconds": wanted["expirationSeconds"], "boundObjectRef": reference}
-        if "audience" in wanted:
-            spec["audiences"] = [wanted["audience"]]
         path = f"/api/v1/namespaces/{self._namespace}/serviceaccounts/{account}/token"
         token: str = self._api.create(path, {"spec": spec})["status"]["token"]
         return token.encode()
