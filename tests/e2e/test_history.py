@@ -75,8 +75,8 @@ def binding(at: int, gpu: str = "GPU-0", **more: Any) -> Json:
     return write(at, "pods", {"metadata": meta, "target": {"name": "n"}}, **more)
 
 
-def intent(at: int, gpu: str = "GPU-0", version: str = "7", **more: Any) -> Json:
-    holds = {"shares": [{"container": "main", "device": gpu}]}
+def intent(at: int, version: str = "7", **more: Any) -> Json:
+    holds = {"shares": [{"container": "main", "device": "GPU-0"}]}
     said = {"podUID": "uid-a", "resourceVersion": version, "pod": holds}
     return write(at, "gpureservations", {"metadata": {"name": "n"}, "spec": {"intents": [said]}}, **more)
 

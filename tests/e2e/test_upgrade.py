@@ -60,6 +60,7 @@ class Site:
         self.reader = reader
         self.previous = previous
         self.installation = Installation(reader.cluster)
+        self.installation.await_rollout()
         self.workload = Workload(self.installation)
 
     def check_out(self, release: Release) -> None:
@@ -134,9 +135,7 @@ def previous_site(directory: Path, previous: Release, shared: bool) -> Iterator[
             reader.run_block("kubectl apply --server-side -k my-cluster")
         else:
             reader.run("docs/tasks/install.md", "## Another configuration")
-        site = Site(reader, previous)
-        site.installation.await_rollout()
-        yield site
+        yield Site(reader, previous)
 
 
 @contextlib.contextmanager

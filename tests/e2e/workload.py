@@ -154,11 +154,11 @@ class Workload:
 
         eventually(settled, f"node {name} has allocatable")
 
-    def add_priority_class(self, stem: str, value: int, **fields: Any) -> str:
-        """A PriorityClass of this test; `fields` are further ones of it."""
+    def add_priority_class(self, stem: str, value: int) -> str:
+        """A PriorityClass of this test."""
         name = self.name(stem)
         collection = "/apis/scheduling.k8s.io/v1/priorityclasses"
-        self.api.create(collection, {"metadata": {"name": name}, "value": value, **fields})
+        self.api.create(collection, {"metadata": {"name": name}, "value": value})
         self._cluster_objects.append(f"{collection}/{name}")
         return name
 
@@ -259,6 +259,6 @@ class Workload:
         query = {"fieldSelector": f"regarding.name={name},reason={reason}"}
         return self.api.items(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events", **query)
 
-    def await_event(self, name: str, reason: str, timeout_s: float = 30.0) -> Json:
+    def await_event(self, name: str, reason: str) -> Json:
         """The first event of a reason."""
-        return eventually(lambda: self.events(name, reason), f"{name} has an event {reason}", timeout_s)[0]
+        return eventually(lambda: self.events(name, reason), f"{name} has an event {reason}")[0]

@@ -57,9 +57,9 @@ class GpuHost:
         found = self.workload.api.items(GPU_NODES, fieldSelector=f"metadata.name={self.name}")
         return found[0] if found and "status" in found[0] else {}
 
-    def await_report(self, timeout_s: float = 30.0) -> Json:
+    def await_report(self) -> Json:
         """Its GPUNode, as soon as the agent has written a status."""
-        return eventually(self.report, f"{self.name} is reported on", timeout_s)
+        return eventually(self.report, f"{self.name} is reported on")
 
     def devices(self) -> list[Json]:
         """The devices of its report."""

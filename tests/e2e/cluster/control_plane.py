@@ -70,15 +70,15 @@ class ControlPlane:
         """A kubeconfig file for one of `credentials.USERS`."""
         return self.credentials.kubeconfig(self.server, user)
 
-    def kubectl(self, *arguments: str | Path, stdin: str | None = None, user: str = "admin") -> str:
+    def kubectl(self, *arguments: str | Path, stdin: str | None = None) -> str:
         """kubectl's output. Raises KubectlError with its error message."""
-        done = self.try_kubectl(*arguments, stdin=stdin, user=user)
+        done = self.try_kubectl(*arguments, stdin=stdin)
         if done.returncode != 0:
             raise KubectlError(f"kubectl {' '.join(map(str, arguments))}: {done.stderr.strip()}")
         return done.stdout
 
     def try_kubectl(
-        self, *arguments: str | Path, stdin: str | None = None, user: str = "admin"
+        self, *arguments: str | Path, stdin: str | None = None
     ) -> subprocess.CompletedProcess[str]:
         """The same, whatever the result."""
         home = self.directory / "home"
@@ -89,7 +89,7 @@ class ControlPlane:
             capture_output=True,
             check=False,
             # Nothing of the user's own: neither kubeconfig nor plugins nor preferences.
-            env={"HOME": str(home), "KUBECONFIG": str(self.kubeconfig(user)), "KUBECTL_KUBERC": "false"},
+            env={"HOME": str(home), "KUBECONFIG": str(self.kubeconfig("admin")), "KUBECTL_KUBERC": "false"},
         )
 
     def start(self) -> None:

@@ -38,12 +38,10 @@ class DraWorkload(Workload):
         super().close()
         eventually(lambda: not self.claims(), "the claims are gone", 60)
 
-    def add_dra(
-        self, stem: str, gpus: int, model: str = "H100-80GB", resources: Json | None = None, **fields: Any
-    ) -> str:
+    def add_dra(self, stem: str, gpus: int, resources: Json | None = None) -> str:
         """A node whose GPUs a DRA driver publishes; with `resources`, a device plugin offers these beside."""
-        name = self.add_node(stem, resources or {}, **fields)
-        self.publish_slice(name, [self.device(name, i, model) for i in range(gpus)])
+        name = self.add_node(stem, resources or {})
+        self.publish_slice(name, [self.device(name, i) for i in range(gpus)])
         return name
 
     def device(self, node: str, index: int, model: str = "H100-80GB", **fields: Any) -> Json:

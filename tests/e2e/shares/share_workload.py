@@ -71,10 +71,10 @@ class ShareWorkload(Workload):
         status = self.api.get(f"/api/v1/nodes/{node}")["status"]
         return [status[kind].get(SHARE) for kind in ("capacity", "allocatable")]
 
-    def await_advertised(self, node: str, mib: int, timeout_s: float = 30.0) -> None:
+    def await_advertised(self, node: str, mib: int) -> None:
         """Wait until a node advertises this amount."""
         wanted = [str(mib), str(mib)]
-        eventually(lambda: self.advertised(node) == wanted, f"{node} advertises {mib}", timeout_s)
+        eventually(lambda: self.advertised(node) == wanted, f"{node} advertises {mib}")
 
     def share(self, mib: int = HALF, **fields: Any) -> Json:
         """A pod with one share."""
