@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,16 +39,3 @@ def there(workload: Workload) -> set[str]:
     return {
         pod["metadata"]["name"] for pod in workload.all_pods() if "deletionTimestamp" not in pod["metadata"]
     }
-
-
-def assert_no_other_pod_is_evicted(
-    workload: Workload, name: str, stay: set[str], calls: Callable[[], float]
-) -> None:
-    """The pod waits, and is not tried again and again; `calls` counts since before its creation."""
-    workload.await_event(name, "FailedScheduling")
-    time.sleep(QUIET_S)
-    assert there(workload) == stay | {name}
-    assert calls() < 5
-    pod = workload.get(name)
-    assert "nodeName" not in pod["spec"]
-    assert not pod["status"].get("nominatedNodeName")

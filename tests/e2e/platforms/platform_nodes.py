@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from tests.e2e.agents.gpu_host import library
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.whole import Cluster
-from tests.manifests.objects import entries, mapping
 
 RUNTIME_CLASS = {
     "apiVersion": "node.k8s.io/v1",
@@ -24,41 +24,20 @@ RUNTIME_CLASS = {
 _PRESENT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 # GKE's directory of the driver, where a runtime would provide it.
 _GKE_DRIVER = "/home/kubernetes/bin/nvidia"
-_ALL_GPUS = "/var/run/nvidia-container-devices/all"
 
 
-def _mounts(pod: Json) -> dict[str, str]:
-    """The directory of the host at each path of the pod's first container."""
-    container = pod["spec"]["containers"][0]
-    paths = {each["name"]: each["hostPath"]["path"] for each in pod["spec"]["volumes"] if "hostPath" in each}
-    return {
-        mount["mountPath"]: paths[mount["name"]]
-        for mount in entries(container, "volumeMounts")
-        if mount["name"] in paths
-    }
+def says(*words: str) -> Callable[[Json], bool]:
+    """Whether a pod's specification has all of these in its JSON."""
+    return lambda pod: all(each in json.dumps(pod["spec"]) for each in words)
 
 
-def default_runtime(pod: Json) -> bool:
-    """The NVIDIA runtime runs every pod, and reads the environment of its containers."""
-    container = pod["spec"]["containers"][0]
-    return {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} in entries(container, "env")
-
-
-def runtime_class(pod: Json) -> bool:
-    """The NVIDIA runtime runs the pods with its RuntimeClass."""
-    return pod["spec"].get("runtimeClassName") == "nvidia" and default_runtime(pod)
-
-
-def volume_mounts(pod: Json) -> bool:
-    """The NVIDIA runtime reads volume mounts, and no environment."""
-    return _mounts(pod).get(_ALL_GPUS) == "/dev/null"
-
-
-def no_runtime(pod: Json) -> bool:
-    """The devices of the host, for privileged containers only."""
-    container = pod["spec"]["containers"][0]
-    privileged = mapping(container, "securityContext").get("privileged") is True
-    return privileged and _mounts(pod).get("/dev") == "/dev"
+_ALL = '{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}'
+# The NVIDIA runtime runs every pod, and reads the environment of its containers; or the pods with its
+# RuntimeClass; or it reads volume mounts. Without it, privileged containers have the devices of the host.
+default_runtime = says(_ALL)
+runtime_class = says(_ALL, '"runtimeClassName": "nvidia"')
+volume_mounts = says('"mountPath": "/var/run/nvidia-container-devices/all"', '"path": "/dev/null"')
+no_runtime = says('"privileged": true', '"mountPath": "/dev"', '"path": "/dev"')
 
 
 @dataclass(frozen=True, slots=True)
