@@ -27,6 +27,24 @@ GFD = {
 }
 
 
+def discovered(model: str, gpus: int) -> Json:
+    """The labels of GPU Feature Discovery."""
+    product, total_mib = GFD[model]
+    return {
+        "nvidia.com/gpu.product": product,
+        "nvidia.com/gpu.count": str(gpus),
+        "nvidia.com/gpu.memory": str(total_mib),
+    }
+
+
+def halves(uuid: str) -> Json:
+    """The MIG state of an A100 in two halves."""
+    instances = [
+        {"uuid": f"MIG-{uuid}-{start}", "profile": "3g.40gb", "start": start, "size": 4} for start in (0, 4)
+    ]
+    return {"enabled": True, "gridSize": 8, "instances": instances}
+
+
 class Workload:
     """Creates nodes and pods, waits for their results, and removes them."""
 
@@ -99,25 +117,15 @@ class Workload:
 
     def add_whole(self, stem: str, gpus: int, model: str = "A100-80GB", labels: Json | None = None) -> str:
         """A node of whole GPUs, all free, with the labels of GPU Feature Discovery."""
-        product, total_mib = GFD[model]
-        discovered = {
-            "nvidia.com/gpu.product": product,
-            "nvidia.com/gpu.count": str(gpus),
-            "nvidia.com/gpu.memory": str(total_mib),
-        }
+        total_mib = GFD[model][1]
         devices = [gpu(i, f"GPU-{self.name(stem)}-{i}", model=model, total=total_mib) for i in range(gpus)]
-        return self.add_node(stem, {"nvidia.com/gpu": str(gpus)}, devices, discovered | (labels or {}))
+        every = discovered(model, gpus) | (labels or {})
+        return self.add_node(stem, {"nvidia.com/gpu": str(gpus)}, devices, every)
 
     def add_mig(self, stem: str, gpus: int = 1, labels: Json | None = None) -> str:
         """A node of A100s in two halves each, all free."""
-        devices = []
-        for i in range(gpus):
-            uuid = f"GPU-{self.name(stem)}-{i}"
-            halves = [
-                {"uuid": f"MIG-{uuid}-{start}", "profile": "3g.40gb", "start": start, "size": 4}
-                for start in (0, 4)
-            ]
-            devices.append(gpu(i, uuid, mig={"enabled": True, "gridSize": 8, "instances": halves}))
+        uuids = [f"GPU-{self.name(stem)}-{i}" for i in range(gpus)]
+        devices = [gpu(i, each, mig=halves(each)) for i, each in enumerate(uuids)]
         return self.add_node(stem, {MIG_HALF: str(2 * gpus)}, devices, labels, migStrategy="mixed")
 
     def remove_node(self, name: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.autoscaler.market import Market, open_market, overlay
 from tests.e2e.autoscaler.node_groups import (
     CAPACITY_TYPE,
+    MIG,
     NODE_POOL,
     ON_DEMAND,
     SHARES,
@@ -22,13 +23,13 @@ from tests.e2e.autoscaler.node_groups import (
 )
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.shares.share_workload import ShareWorkload
+from tests.e2e.workload import MIG_HALF
 from tests.held import DEVICES
 from tests.kube_objects import ANNOTATION, SHARE, holder
 
 pytestmark = pytest.mark.release
 
 GPU = "nvidia.com/gpu"
-HALF = "nvidia.com/mig-3g.40gb"
 T4 = Machine("g-t4-1", "T4", 1, 0.5)
 A100 = Machine("g-a100-2", "A100-80GB", 2, 8.0)
 H100 = Machine("g-h100-4", "H100-80GB", 4, 40.0)
@@ -39,7 +40,7 @@ GROUPS = {
         NodeGroup("a100", A100, capacity_type=ON_DEMAND),
         NodeGroup("a100-spot", A100),
         NodeGroup("h100", H100),
-        NodeGroup("mig", A100, "3g.40gb", 2),
+        NodeGroup("mig", A100, MIG),
         NodeGroup("shares", A100, SHARES),
     )
 }
@@ -100,8 +101,8 @@ def mixed(workload: ShareWorkload) -> list[Json]:
         # The machines of `mig` and `shares` have such GPUs as well, and hand out none of them whole.
         *asking(workload, 2, 7, {GPU: "1"}, **model("A100-80GB"), **spot),
         *asking(workload, 2, 12, {GPU: "2"}, **model("H100-80GB")),
-        *asking(workload, 2, 4, {HALF: "1"}),
-        *asking(workload, 1, 8, {HALF: "2"}),
+        *asking(workload, 2, 4, {MIG_HALF: "1"}),
+        *asking(workload, 1, 8, {MIG_HALF: "2"}),
         *asking(workload, 6, 2, {SHARE: "30000"}),
     ]
 

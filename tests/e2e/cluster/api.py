@@ -115,9 +115,9 @@ class Api:
         accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
         eventually(lambda: self.items(accounts), f"the namespace {name} has its ServiceAccount")
 
-    def as_account(self, namespace: str, name: str, **bound_to: str) -> Api:
+    def as_account(self, namespace: str, account: str, /, **bound_to: str) -> Api:
         """The same server as a ServiceAccount, with a token that may be bound to an object."""
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         spec = {"expirationSeconds": 3600, "boundObjectRef": bound_to or None}
         return self.as_user(self.create(path, {"spec": spec})["status"]["token"])
 

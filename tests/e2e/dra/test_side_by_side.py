@@ -33,6 +33,7 @@ from tests.e2e.dra.side_by_side import (
     cases,
 )
 from tests.e2e.installation import Installation
+from tests.e2e.workload import halves
 from tests.kube_objects import ANNOTATION, gpu, holder
 
 CASES = cases(seed=21, count=int(os.environ.get("DRA_CASES", "100")))
@@ -159,11 +160,7 @@ class Generated:
             self.sick.add(f"GPU-{name}-{index}")
             found["health"] = {"state": "Unhealthy", "reason": "XID 79"}
         if case.kind == MIG:
-            instances = [
-                {"uuid": f"MIG-{name}-{index}-{slot}", "profile": "3g.40gb", "start": slot, "size": 4}
-                for slot in (0, 4)
-            ]
-            found["mig"] = {"enabled": True, "gridSize": 8, "instances": instances}
+            found["mig"] = halves(f"{name}-{index}")
         return found
 
     def _pod(self, index: int, limits: Json, template: str, **fields: Any) -> Json:
