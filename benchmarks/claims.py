@@ -34,7 +34,7 @@ from scheduler_ext.sim.world import NodeShape
 from tests.dra_objects import request, resource_claim
 from tests.e2e.cluster.api import Json
 from tests.e2e.cluster.binaries import chosen_minor
-from tests.e2e.dra.dra_workload import ROOT, DraWorkload, dra_workload_on, running_dra_installation
+from tests.e2e.dra.dra_workload import ROOT, DraWorkload, running_dra_installation
 from tests.e2e.installation import Installation
 
 SCHEDULERS = {"stock": "default-scheduler", "ours": "gpu-scheduler"}
@@ -147,7 +147,7 @@ def measure(
     gpus = sum(shape.gpus for shape in shapes)
     allocated, counts = {}, {}
     for name, scheduler in SCHEDULERS.items():
-        with dra_workload_on(installation) as workload:
+        with DraWorkload(installation) as workload:
             add_nodes(workload, shapes)
             kinds = dict(create(workload, pods, scheduler, per_s))
             bound = settled(workload)

@@ -16,7 +16,6 @@ KUBERNETES_VERSION chooses the release for pytest and for benchmarks. A new patc
 - A test takes the fixture `workload`: nodes, pods and PriorityClasses in a namespace of its own, deleted at
   its end. `share_workload` is the same with bound shares. The files that use one installation run one after
   the other.
-- Tests that need an idle machine are marked `alone` or, if they mostly wait, `paired`.
 - `eventually` waits for a condition. A test sleeps only to show that nothing happens.
 - `GPU_SHARE_RACES` and `GPU_SHARE_KILLS` are the numbers of races and of kills in a run.
 - Expected answers about CEL selectors come from Kubernetes' own package: after a change of its release or of

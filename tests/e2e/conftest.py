@@ -9,28 +9,50 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from tests.e2e.cluster.api import Api
 from tests.e2e.cluster.control_plane import ControlPlane
-from tests.e2e.cluster.kubelet import Kubelet
-from tests.e2e.cluster.whole import PLAIN_NODES, Cluster, running_cluster
-from tests.e2e.installation import Installation
+from tests.e2e.cluster.whole import PLAIN_NODES
+from tests.e2e.installation import Installation, running_installation
 from tests.e2e.shares.share_cluster import SHARES, ShareCluster, running_share_cluster
-from tests.e2e.shares.share_workload import ShareWorkload, running_share_installation, share_workload_on
-from tests.e2e.standing import Standing
+from tests.e2e.shares.share_workload import ShareWorkload, running_share_installation
 from tests.e2e.workload import Workload
 
+_T = TypeVar("_T")
 HERE = Path(__file__).parent
 # The fixtures that are a standing cluster.
-STANDING = {"cluster", "shares", "share_installation"}
+STANDING = {"installation", "shares", "share_installation"}
 _OF_SHARES = {
     "share_installation": re.compile(r"\b(?:share_installation|share_workload): "),
     "shares": re.compile(r"\bshares: ShareCluster"),
 }
+
+
+class Standing:
+    """Keeps one cluster from file to file, until a file needs another kind: one control plane at a time."""
+
+    def __init__(self) -> None:
+        self._kind = ""
+        self._running: Any = None
+        self._stack = contextlib.ExitStack()
+
+    def take(self, kind: str, cluster: contextlib.AbstractContextManager[_T]) -> _T:
+        """The standing cluster of this kind; one of another kind stops first, and `cluster` starts."""
+        if kind != self._kind:
+            self.stop()
+            self._running = self._stack.enter_context(cluster)
+            self._kind = kind
+        running: _T = self._running
+        return running
+
+    def stop(self) -> None:
+        """Stop what is running, for a file that starts clusters of its own."""
+        self._kind = ""
+        self._stack.close()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -40,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Files that share a standing cluster follow each other. Files with clusters of their own, which take long,
     are before the many short ones.
     """
-    order = ("share_installation", "shares", "", "cluster")
+    order = ("share_installation", "shares", "", "installation")
     used: dict[Path, set[str]] = {}
     for item in items:
         if item.path.is_relative_to(HERE):
@@ -91,13 +113,11 @@ def one_control_plane(request: pytest.FixtureRequest, standing: Standing) -> Non
 
 
 @contextlib.contextmanager
-def running_base(directory: Path) -> Iterator[tuple[Cluster, Installation]]:
+def running_base(directory: Path) -> Iterator[Installation]:
     """A cluster with manifests/base, applied and ready."""
-    with running_cluster(directory) as cluster:
-        installation = Installation(cluster)
-        installation.install("base")
-        yield cluster, installation
-        assert left_behind(cluster.plane.api) == []
+    with running_installation(directory) as installation:
+        yield installation
+        assert left_behind(installation.api) == []
 
 
 def left_behind(api: Api) -> list[str]:
@@ -109,25 +129,14 @@ def left_behind(api: Api) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def cluster(standing: Standing, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    cluster, _ = standing.take("base", running_base(tmp_path_factory.mktemp("cluster")))
-    return cluster
-
-
-@pytest.fixture(scope="module")
-def control_plane(cluster: Cluster) -> ControlPlane:
-    return cluster.plane
-
-
-@pytest.fixture(scope="module")
-def kubelet(cluster: Cluster) -> Kubelet:
-    return cluster.kubelet
-
-
-@pytest.fixture(scope="module")
-def installation(cluster: Cluster) -> Installation:
+def installation(standing: Standing, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """manifests/base, applied and ready."""
-    return Installation(cluster)
+    return standing.take("base", running_base(tmp_path_factory.mktemp("cluster")))
+
+
+@pytest.fixture(scope="module")
+def control_plane(installation: Installation) -> ControlPlane:
+    return installation.plane
 
 
 @pytest.fixture(scope="module")
@@ -146,15 +155,12 @@ def share_installation(standing: Standing, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def share_workload(share_installation: Installation) -> Iterator[ShareWorkload]:
     """As `workload`, where shares are bound."""
-    with share_workload_on(share_installation) as workload:
+    with ShareWorkload(share_installation) as workload:
         yield workload
 
 
 @pytest.fixture
 def workload(installation: Installation) -> Iterator[Workload]:
     """Nodes and pods of the present test; leftovers are removed at its end."""
-    # A test that breaks something and fails before it is repaired should be one failure, not eight.
-    installation.await_ready()
-    workload = Workload(installation)
-    yield workload
-    workload.close()
+    with Workload(installation) as workload:
+        yield workload

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.ports import free_ports
-from tests.e2e.cluster.whole import Cluster
+from tests.e2e.cluster.whole import Cluster, running_cluster
 from tests.pages import ROOT, blocks, section
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -117,3 +122,17 @@ class Reader:
             lambda: "nodeName" in (found := self.api.get(f"{PODS}/{pod}")["spec"]) and found, pod
         )
         return str(spec["nodeName"])
+
+
+@contextlib.contextmanager
+def running_reader(
+    directories: pytest.TempPathFactory, *, installs: bool = True, **options: Any
+) -> Iterator[Reader]:
+    """A reader with a cluster, who has installed the product if `installs`; `options` are those of
+    `running_cluster`.
+    """
+    with running_cluster(directories.mktemp("cluster"), **options) as cluster:
+        reader = Reader(cluster, directories.mktemp("checkout"))
+        if installs:
+            reader.run("README.md", "## Install on a cluster")
+        yield reader

@@ -20,6 +20,7 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.binding.outcome import Outcome, Unknown
 from scheduler_ext.cli import main
 from scheduler_ext.cluster.binding_calls import Bindings
+from scheduler_ext.cluster.client.transport import Transport
 
 # In the order of a bind. The extender's processes end there by SIGKILL, as by the kernel's or a node's end.
 KILLS = (
@@ -31,6 +32,15 @@ KILLS = (
     "after-post",
     "before-confirm",
     "after-confirm",
+)
+# Each gang that starts has the first four; few gangs evict.
+GANG_KILLS = (
+    "before-nomination",
+    "after-nomination",
+    "before-lift",
+    "after-lift",
+    "before-eviction",
+    "after-eviction",
 )
 # A Binding that is posted late, one with a late answer, one with a lost answer, and one that succeeds after
 # it was given up.
@@ -81,31 +91,42 @@ def arm(file: Path, fault: str, number: int) -> None:
 
 def install(faults: Faults) -> None:
     """Wrap the product's calls."""
-    reserve, confirm = LockedCache.reserve, LockedCache.confirm
-    put = Bindings.put_reservation
+    deadly(faults, LockedCache, "reserve", "assume")
+    deadly(faults, Bindings, "put_reservation", "intent")
+    deadly(faults, LockedCache, "confirm", "confirm")
+    patch.object(Bindings, "post_binding", faulty_post(faults)).start()
+    patch.object(Transport, "send", faulty_send(faults)).start()
 
-    def faulty_reserve(locked: LockedCache, *given: Any) -> Any:
-        faults.die_if("before-assume")
-        return reserve(locked, *given)
 
-    def faulty_put(api: Bindings, *given: Any) -> Any:
-        faults.die_if("before-intent")
-        outcome = put(api, *given)
-        faults.die_if("after-intent")
+def deadly(faults: Faults, owner: type, name: str, what: str) -> None:
+    """Let a method die before or after its work."""
+    call = getattr(owner, name)
+
+    def faulty(*given: Any) -> Any:
+        faults.die_if(f"before-{what}")
+        outcome = call(*given)
+        faults.die_if(f"after-{what}")
         return outcome
 
-    def faulty_confirm(locked: LockedCache, *given: Any) -> None:
-        faults.die_if("before-confirm")
-        confirm(locked, *given)
-        faults.die_if("after-confirm")
+    patch.object(owner, name, faulty).start()
 
-    for owner, name, wrapper in (
-        (LockedCache, "reserve", faulty_reserve),
-        (LockedCache, "confirm", faulty_confirm),
-        (Bindings, "put_reservation", faulty_put),
-        (Bindings, "post_binding", faulty_post(faults)),
-    ):
-        patch.object(owner, name, wrapper).start()
+
+def faulty_send(faults: Faults) -> Callable[..., Any]:
+    """In the place of the call that writes; what it does for gangs may be deadly."""
+    send = Transport.send
+
+    def sent(transport: Transport, method: str, path: str, *given: Any, **more: Any) -> Any:
+        what = "nothing"
+        if "/pods/" in path and path.endswith("/eviction"):
+            what = "eviction"
+        elif "/pods/" in path and method == "PATCH":
+            what = "nomination" if path.endswith("/status") else "lift"
+        faults.die_if(f"before-{what}")
+        reply = send(transport, method, path, *given, **more)
+        faults.die_if(f"after-{what}")
+        return reply
+
+    return sent
 
 
 def faulty_post(faults: Faults) -> Callable[..., Outcome[None]]:

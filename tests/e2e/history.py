@@ -11,7 +11,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from tests.e2e.cluster.api import Api, Json
 from tests.held import DEVICES, held
@@ -34,9 +33,7 @@ class Recorder:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stopping.set()
         self._thread.join()
 

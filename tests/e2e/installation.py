@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
-from tests.e2e.cluster.whole import Cluster
-from tests.e2e.metrics import await_rest, total
+from tests.e2e.cluster.whole import Cluster, running_cluster
+from tests.e2e.metrics import total
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 NAMESPACE = "gpu-scheduler"
@@ -29,12 +31,12 @@ class Installation:
     """The objects in the cluster after `kubectl apply -k`."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
         self.plane = cluster.plane
         self.api = cluster.plane.api
         self.kubelet = cluster.kubelet
-        self.delay = cluster.delay
 
-    def install(self, overlay: str) -> None:
+    def install(self, overlay: str | Path) -> None:
         """Apply one of manifests/ and wait until all its pods are ready."""
         self.plane.kubectl("apply", "--server-side", "-k", MANIFESTS / overlay)
         self.await_rollout()
@@ -92,9 +94,22 @@ class Installation:
         return total(self._scheduler_metrics(self.active()), name, **labels)
 
     def await_rest(self, waiting: int, timeout_s: float = 30.0) -> None:
-        """Wait until the active kube-scheduler has `waiting` pods that it cannot place, and nothing to do."""
+        """Wait until the active kube-scheduler has `waiting` pods that it cannot place, no others to try, and
+        has tried none between two looks. From then on only a change in the cluster makes it try again."""
         pod = self.active()
-        await_rest(lambda: self._scheduler_metrics(pod), waiting, timeout_s)
+        attempts = -1.0
+
+        def rests() -> bool:
+            nonlocal attempts
+            metrics = self._scheduler_metrics(pod)
+            before, attempts = attempts, total(metrics, "scheduler_schedule_attempts_total")
+            waits = {
+                queue: total(metrics, "scheduler_pending_pods", queue=queue)
+                for queue in ("active", "backoff", "unschedulable")
+            }
+            return attempts == before and waits == {"active": 0, "backoff": 0, "unschedulable": waiting}
+
+        eventually(rests, f"kube-scheduler rests with {waiting} pods that it cannot place", timeout_s)
 
     def _scheduler_metrics(self, pod: RunningPod) -> str:
         url = f"https://{LOOPBACK}:{pod.ports.local(_SCHEDULER_PORT)}/metrics"
@@ -127,6 +142,14 @@ class Installation:
 
         eventually(settled, f"every extender knows {gpu_nodes or 'the'} nodes with GPUs, as they are now")
 
+    def configuration(self) -> dict[str, str]:
+        """The files that the pods mount, by name."""
+        deployment = self.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/gpu-scheduler")
+        volumes = deployment["spec"]["template"]["spec"]["volumes"]
+        (name,) = (each["configMap"]["name"] for each in volumes if "configMap" in each)
+        found: dict[str, str] = self.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")["data"]
+        return found
+
     def filter(self, extender: RunningPod, asking: Json, names: Sequence[str]) -> list[str]:
         """The nodes that one extender leaves of these, asked about a pod as by kube-scheduler."""
         body = {"Pod": asking, "Nodes": None, "NodeNames": names}
@@ -152,6 +175,17 @@ class Installation:
         assert told.returncode in (0, 3), told.stderr
         explanation: Json = json.loads(told.stdout)
         return explanation
+
+
+@contextlib.contextmanager
+def running_installation(
+    directory: Path, overlay: str | Path = "base", **options: Any
+) -> Iterator[Installation]:
+    """A cluster of its own with an overlay installed; `options` are those of `running_cluster`."""
+    with running_cluster(directory, **options) as cluster:
+        installation = Installation(cluster)
+        installation.install(overlay)
+        yield installation
 
 
 def filter_calls(installation: Installation) -> Callable[[], float]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.cluster.api import Json
 from tests.e2e.workload import Workload
 
 
@@ -23,18 +22,12 @@ class Classes:
         self.critical = add("critical", 1000)
 
 
-def await_running(workload: Workload, names: Iterable[str]) -> None:
-    """Wait until these pods run, because each of their changes wakes a waiting pod."""
-    for name in names:
-        eventually(lambda each=name: workload.get(each)["status"]["phase"] == "Running", f"{name} runs")  # type: ignore[misc]
-
-
 def holders(workload: Workload, node: str, limits: Json, count: int, priority: str, **spec: Any) -> set[str]:
     """Pods that already hold a part of a node; their names."""
     made = workload.create_all(
         [workload.pod(limits, nodeName=node, priorityClassName=priority, **spec) for _ in range(count)]
     )
-    await_running(workload, made)
+    workload.await_running(*made)
     return set(made)
 
 
@@ -43,16 +36,3 @@ def there(workload: Workload) -> set[str]:
     return {
         pod["metadata"]["name"] for pod in workload.all_pods() if "deletionTimestamp" not in pod["metadata"]
     }
-
-
-def assert_no_other_pod_is_evicted(
-    workload: Workload, name: str, stay: set[str], calls: Callable[[], float]
-) -> None:
-    """The pod waits, and is not tried again and again; `calls` counts since before its creation."""
-    workload.await_event(name, "FailedScheduling")
-    workload.installation.await_rest(1)
-    assert there(workload) == stay | {name}
-    assert calls() < 5
-    pod = workload.get(name)
-    assert "nodeName" not in pod["spec"]
-    assert not pod["status"].get("nominatedNodeName")

@@ -1,4 +1,4 @@
-"""The commands of the README and of installing, on a fresh cluster."""
+"""The commands of the quickstart, and of the README and of installing: each on a fresh cluster."""
 
 from __future__ import annotations
 
@@ -7,23 +7,34 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.cluster.api import eventually
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
+from tests.e2e.cluster.whole import PLAIN_NODES
+from tests.e2e.documented import Reader, running_reader
 from tests.kube_objects import GFD_H100
 from tests.pages import ROOT, blocks, section
 
 GFD_A100 = GFD_H100 | {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.count": "4"}
 
 
+def test_the_quickstart(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with running_reader(tmp_path_factory, installs=False) as reader:
+        *first, remove, labels = blocks((ROOT / "docs/quickstart.md").read_text(), "sh")
+        told = [reader.run_block(block) for block in first]
+        assert reader.node_of("half-an-h100-node") == "h100-02", "h100-01 has only three GPUs left"
+        assert "h100-02" in told[-1]
+        reader.run_block(remove)
+        nodes = {node["metadata"]["name"] for node in reader.api.items("/api/v1/nodes")}
+        assert nodes == set(PLAIN_NODES)
+        reader.run_block(labels)
+
+
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    with running_cluster(tmp_path_factory.mktemp("documented")) as cluster:
+    with running_reader(tmp_path_factory, installs=False) as reader:
         for name, labels, gpus in (("a100-1", GFD_A100, "4"), ("h100-1", GFD_H100, "8")):
             room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": gpus}
             node = {"metadata": {"name": name, "labels": labels}, "status": {"capacity": room}}
-            cluster.plane.api.create("/api/v1/nodes", node)
-        eventually(lambda: "allocatable" in cluster.plane.api.get("/api/v1/nodes/h100-1")["status"], "nodes")
-        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
+            reader.api.create("/api/v1/nodes", node)
+        eventually(lambda: "allocatable" in reader.api.get("/api/v1/nodes/h100-1")["status"], "nodes")
         reader.run("README.md", "## Install on a cluster")
         reader.write_pod()
         yield reader

@@ -12,8 +12,7 @@ import pytest
 
 from tests.agent.nvml_mock.presets import h100
 from tests.e2e.agents.gpu_host import GpuHost
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
+from tests.e2e.documented import Reader, running_reader
 from tests.e2e.installation import Installation
 from tests.e2e.workload import Workload
 from tests.pages import ROOT, blocks
@@ -44,10 +43,8 @@ spec:
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     """Has installed the product, and one pod on a node with two GPUs."""
-    with running_cluster(tmp_path_factory.mktemp("tasks")) as cluster:
-        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
-        reader.run("README.md", "## Install on a cluster")
-        host = GpuHost(Workload(Installation(cluster)), "gpus", h100(0), h100(1))
+    with running_reader(tmp_path_factory) as reader:
+        host = GpuHost(Workload(Installation(reader.cluster)), "gpus", h100(0), h100(1))
         host.await_report()
         host.machine.write()
         # The reader of the agent's page is on the node.

@@ -71,21 +71,13 @@ def write(at: int, resource: str, body: Json, code: int = 201, user: str = OURS)
 
 
 def binding(at: int, gpu: str = "GPU-0", **more: Any) -> Json:
-    meta = {
-        "name": "a",
-        "uid": "uid-a",
-        "resourceVersion": "7",
-        "annotations": {f"{DEVICES}main": gpu},
-    }
+    meta = {"name": "a", "uid": "uid-a", "resourceVersion": "7", "annotations": {f"{DEVICES}main": gpu}}
     return write(at, "pods", {"metadata": meta, "target": {"name": "n"}}, **more)
 
 
-def intent(at: int, gpu: str = "GPU-0", version: str = "7", **more: Any) -> Json:
-    said = {
-        "podUID": "uid-a",
-        "resourceVersion": version,
-        "pod": {"shares": [{"container": "main", "device": gpu}]},
-    }
+def intent(at: int, version: str = "7", **more: Any) -> Json:
+    holds = {"shares": [{"container": "main", "device": "GPU-0"}]}
+    said = {"podUID": "uid-a", "resourceVersion": version, "pod": holds}
     return write(at, "gpureservations", {"metadata": {"name": "n"}, "spec": {"intents": [said]}}, **more)
 
 

@@ -1,43 +1,12 @@
-"""Rights of each container of the scheduler's pod, checked at the API server with the token in the
-container.
-"""
+"""The identity of each container of the scheduler's pod, by the token in the container."""
 
 from __future__ import annotations
 
-import base64
-import json
-
-from tests.e2e.cluster.api import Api, ApiError, Json, eventually
+from tests.e2e.cluster.api import Api, ApiError, eventually
 from tests.e2e.installation import MANIFESTS, NAMESPACE, Installation
 from tests.e2e.workload import Workload
 
-EVENTS = {"group": "events.k8s.io", "resource": "events"}
-LEASE = {
-    "group": "coordination.k8s.io",
-    "resource": "leases",
-    "namespace": NAMESPACE,
-    "name": "gpu-scheduler",
-}
-GPUNODES = {"group": "gpu.scheduler-ext.io", "resource": "gpunodes"}
-RESERVATIONS = {"group": "gpu.scheduler-ext.io", "resource": "gpureservations"}
-BUDGETS = {"group": "policy", "resource": "poddisruptionbudgets"}
-BINDING = {"resource": "pods", "subresource": "binding", "namespace": "default"}
-TOKENS = {"resource": "serviceaccounts", "subresource": "token", "namespace": NAMESPACE}
 EXTENDER = f"system:serviceaccount:{NAMESPACE}:gpu-scheduler-extender"
-RBAC = "rbac.authorization.k8s.io"
-
-
-def own(installation: Installation, container: str) -> Api:
-    """The API for a container of a running pod."""
-    return installation.api.as_user(installation.pods()[0].token(container))
-
-
-def may(api: Api, verb: str, what: Json) -> bool:
-    """As with `kubectl auth can-i`."""
-    review = {"spec": {"resourceAttributes": {"verb": verb, **what}}}
-    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    allowed: bool = api.create(path, review)["status"]["allowed"]
-    return allowed
 
 
 def user(api: Api) -> str:
@@ -47,71 +16,6 @@ def user(api: Api) -> str:
     return name
 
 
-# (verb, what): the manifests' tests have every right; these are asked of the API server.
-READS: list[tuple[str, Json]] = [
-    ("watch", {"resource": "nodes"}),
-    ("list", {"resource": "pods"}),
-    ("watch", GPUNODES),
-    ("watch", BUDGETS),
-    ("watch", LEASE),
-]
-# A policy limits the patches of Nodes.
-WRITES: list[tuple[str, Json]] = [
-    ("patch", {"resource": "nodes"}),
-    ("create", {**EVENTS, "namespace": "default"}),
-]
-SHARES: list[tuple[str, Json]] = [
-    ("create", BINDING),
-    ("get", {"resource": "pods"}),
-    ("patch", {"resource": "nodes", "subresource": "status"}),
-    ("update", RESERVATIONS),
-]
-NEVER: list[tuple[str, Json]] = [
-    ("delete", {"resource": "pods", "namespace": "default"}),
-    ("create", {"resource": "pods", "subresource": "eviction", "namespace": "default"}),
-    ("patch", {"resource": "pods", "namespace": "default"}),
-    ("patch", {"resource": "pods", "subresource": "status", "namespace": "default"}),
-    ("create", {"resource": "pods", "subresource": "exec", "namespace": NAMESPACE}),
-    ("get", {"resource": "secrets", "namespace": NAMESPACE}),
-    ("update", {"resource": "nodes"}),
-    ("update", GPUNODES),
-    ("patch", {**GPUNODES, "subresource": "status"}),
-    ("update", LEASE),
-    ("create", TOKENS),
-    ("create", {"group": RBAC, "resource": "clusterrolebindings"}),
-    ("impersonate", {"resource": "users"}),
-    ("get", {"resource": "nodes", "subresource": "proxy"}),
-]
-OF_KUBE_SCHEDULER: list[tuple[str, Json]] = [
-    ("create", BINDING),
-    ("delete", {"resource": "pods"}),
-    ("update", LEASE),
-    ("watch", {"resource": "nodes"}),
-]
-NOT_OF_KUBE_SCHEDULER: list[tuple[str, Json]] = [
-    ("patch", {"resource": "nodes"}),
-    ("update", {**LEASE, "name": "other"}),
-    ("list", {"resource": "secrets"}),
-    ("create", TOKENS),
-    ("create", {"group": RBAC, "resource": "clusterrolebindings"}),
-]
-
-
-def assert_rights(api: Api, allowed: list[tuple[str, Json]], refused: list[tuple[str, Json]]) -> None:
-    """A user has all of the one and none of the other."""
-    found = [(verb, what) for verb, what in (*allowed, *refused) if may(api, verb, what)]
-    assert found == allowed
-
-
-def test_the_rights_of_the_extender(installation: Installation) -> None:
-    """Those that shares need are granted with shares alone."""
-    assert_rights(own(installation, "extender"), [*READS, *WRITES], [*SHARES, *NEVER])
-
-
-def test_the_rights_of_kube_scheduler(installation: Installation) -> None:
-    assert_rights(own(installation, "kube-scheduler"), OF_KUBE_SCHEDULER, NOT_OF_KUBE_SCHEDULER)
-
-
 def test_each_container_has_its_own_identity(installation: Installation) -> None:
     for pod in installation.pods():
         users = {name: user(installation.api.as_user(pod.token(name))) for name in pod.containers}
@@ -119,24 +23,6 @@ def test_each_container_has_its_own_identity(installation: Installation) -> None
             "kube-scheduler": f"system:serviceaccount:{NAMESPACE}:gpu-scheduler",
             "extender": EXTENDER,
         }
-
-
-def claims(token: str) -> Json:
-    """The claims of a token."""
-    part = token.split(".")[1]
-    said: Json = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    return said
-
-
-def test_kube_schedulers_token_ends_with_its_pod(installation: Installation) -> None:
-    (pod, *_) = installation.pods()
-    token = pod.token("kube-scheduler")
-    said = claims(token)
-    assert said["exp"] - said["iat"] <= 3600
-    assert said["kubernetes.io"]["pod"]["name"] == pod.name
-    installation.api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod.name}")
-    eventually(lambda: refused(installation.api.as_user(token)), "the token is refused", 60)
-    installation.await_ready()
 
 
 def refused(api: Api) -> bool:
@@ -160,7 +46,7 @@ def test_the_extenders_token_is_replaced_as_documented(workload: Workload) -> No
     installation.plane.kubectl("apply", "--server-side", "-k", MANIFESTS / "base")
     eventually(lambda: refused(installation.api.as_user(old)), "the old token is refused", 60)
     eventually(lambda: pod.token("extender") != old, "the extender finds another token")
-    assert user(own(installation, "extender")) == EXTENDER
+    assert user(installation.api.as_user(pod.token("extender"))) == EXTENDER
     # An open watch is not authenticated again; a new one is.
     installation.plane.stop_apiserver()
     installation.plane.start_apiserver()

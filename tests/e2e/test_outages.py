@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.agent.nvml_mock.presets import t4
 from tests.e2e.agents.gpu_host import GpuHost
-from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import eventually
-from tests.e2e.cluster.child import Child
-from tests.e2e.cluster.ports import LOOPBACK, free_ports
+from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.installation import NAMESPACE, Installation
-from tests.e2e.metrics import total
+from tests.e2e.installation import running_installation
 from tests.e2e.workload import Workload
-from tests.kube_objects import gpu
 
 ONE = {"nvidia.com/gpu": "1"}
 
 
 @pytest.fixture(scope="module")
 def workload(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workload]:
-    with running_cluster(tmp_path_factory.mktemp("outages")) as cluster:
-        installation = Installation(cluster)
-        installation.install("base")
-        workload = Workload(installation)
+    with (
+        running_installation(tmp_path_factory.mktemp("outages")) as installation,
+        Workload(installation) as workload,
+    ):
         yield workload
-        workload.close()
 
 
 def readyz(pod: RunningPod) -> str:
@@ -88,72 +77,3 @@ def test_everything_goes_on_after_an_api_server_that_was_away(workload: Workload
     workload.publish()
     # kube-scheduler's own watches wait for up to a minute after an outage.
     assert workload.await_node(name, 150.0) == late
-
-
-# Far below the shipped ages, so that a test can wait for them.
-AGES = "inventory: {staleAfter: 3s, missingAfter: 6s}\n"
-
-
-@contextmanager
-def running_extender(installation: Installation, config: Path) -> Iterator[tuple[Child, str, int]]:
-    """An extender beside those installed: process, URL of its API, health port."""
-    plane = installation.plane
-    api, health = free_ports(2)
-    arguments = ("-m", "scheduler_ext", "serve", f"--config={config}", f"--listen={LOOPBACK}:{api}")
-    kubeconfig = f"--kubeconfig={plane.kubeconfig('admin')}"
-    ports = (f"--health-listen={LOOPBACK}:{health}", f"--inspect-listen={LOOPBACK}:0")
-    # It takes part in a Lease that has no holder, so that it writes nothing.
-    lease = f"--lease={NAMESPACE}/unheld"
-    log = plane.directory / "short-ages.log"
-    child = Child("short-ages", (sys.executable, *arguments, kubeconfig, *ports, lease), log)
-    try:
-        child.wait_ready(lambda: bool(unverified.get(f"http://{LOOPBACK}:{health}/readyz")), 30.0)
-        yield child, f"http://{LOOPBACK}:{api}", health
-    finally:
-        child.stop()
-
-
-def metric(health: int, name: str, **labels: str) -> float:
-    """A metric of an extender."""
-    return total(unverified.get(f"http://{LOOPBACK}:{health}/metrics"), name, **labels)
-
-
-def missing(health: int) -> float:
-    """The number of nodes with GPUs whose reports are too old."""
-    return metric(health, "gpu_extender_inventory_nodes", state="Missing")
-
-
-def generation(health: int) -> float:
-    return metric(health, "gpu_extender_snapshot_generation")
-
-
-def test_a_restarted_extender_keeps_a_dead_agent_missing(workload: Workload, tmp_path: Path) -> None:
-    """It was reported long before this process started, and the API server knows when."""
-    config = tmp_path / "config.yaml"
-    head = "apiVersion: config.scheduler-ext.io/v1alpha1\nkind: ExtenderConfiguration\n"
-    config.write_text(head + AGES)
-    installation = workload.installation
-    dead = workload.add_whole("dead", 1)
-    workload.publish()
-    pod = workload.pod(ONE)
-    with running_extender(installation, config) as (child, url, health):
-        body = {"Pod": pod, "Nodes": None, "NodeNames": [dead]}
-        eventually(lambda: missing(health) >= 1, "a report without renewal is missing")
-        child.kill()
-    for _ in range(2):
-        with running_extender(installation, config) as (child, url, health):
-            # At once: not for as long as a new report would be good.
-            assert json.loads(unverified.post(f"{url}/filter", body))["NodeNames"] == []
-            assert missing(health) >= 1
-            # An edit of the GPUNode for another reason does not make the report fresh.
-            annotations = {"gpu.scheduler-ext.io/cordoned": f"GPU-{dead}-{time.time()}"}
-            before = generation(health)
-            workload.api.patch(f"{GPU_NODES}/{dead}", {"metadata": {"annotations": annotations}})
-            eventually(lambda: generation(health) > before, "the extender has seen the edit")  # noqa: B023
-            assert json.loads(unverified.post(f"{url}/filter", body))["NodeNames"] == []
-            child.kill()
-    with running_extender(installation, config) as (_, url, health):
-        devices = [gpu(0, f"GPU-{dead}-0", memory={"totalMiB": 81920, "usedMiB": 1})]
-        workload.report(dead, devices, sequence=2)
-        workload.publish()
-        assert json.loads(unverified.post(f"{url}/filter", body))["NodeNames"] == [dead]

@@ -9,12 +9,10 @@ import pytest
 
 from tests.e2e.cluster.api import Json
 from tests.e2e.installation import filter_calls
-from tests.e2e.workload import Workload
+from tests.e2e.workload import MIG_HALF, Workload
 from tests.kube_objects import ANNOTATION, SHARE, gpu
 
 pytestmark = pytest.mark.smoke
-
-MIG = {"enabled": True, "gridSize": 8}
 
 
 def mixed_cluster(workload: Workload) -> None:
@@ -23,31 +21,18 @@ def mixed_cluster(workload: Workload) -> None:
     workload.add_whole("a100-b", 8)
     workload.add_whole("h100", 8, "H100-80GB")
     workload.add_whole("t4", 2, "T4")
-    busy = [
-        {**gpu(i, f"GPU-busy-{i}"), "memory": {"totalMiB": 81920, "usedMiB": 60000, "unaccountedMiB": 60000}}
-        for i in range(2)
-    ]
+    used = {"totalMiB": 81920, "usedMiB": 60000, "unaccountedMiB": 60000}
+    busy = [gpu(i, f"GPU-busy-{i}", memory=used) for i in range(2)]
     workload.add_node("a100-busy", {"nvidia.com/gpu": "2"}, busy)
-    mig = {"enabled": True, "instances": [{"uuid": "MIG-1", "profile": "3g.40gb", "start": 0, "size": 4}]}
-    workload.add_node(
-        "mig-a", {"nvidia.com/mig-3g.40gb": "1"}, [gpu(0, "GPU-mig-a", mig=mig)], migStrategy="mixed"
-    )
-    two = {
-        "enabled": True,
-        "instances": [
-            {"uuid": "MIG-2", "profile": "3g.40gb", "start": 0, "size": 4},
-            {"uuid": "MIG-3", "profile": "3g.40gb", "start": 4, "size": 4},
-        ],
-    }
-    workload.add_node(
-        "mig-b", {"nvidia.com/mig-3g.40gb": "2"}, [gpu(0, "GPU-mig-b", mig=two)], migStrategy="mixed"
-    )
+    workload.add_mig("mig-b")
+    one = {"enabled": True, "instances": [{"uuid": "MIG-1", "profile": "3g.40gb", "start": 0, "size": 4}]}
+    workload.add_node("mig-a", {MIG_HALF: "1"}, [gpu(0, "GPU-mig-a", mig=one)], migStrategy="mixed")
     sharing = {"gpu.scheduler-ext.io/sharing": "memory"}
     # 8192 MiB are free on the second: whatever the forecast, which follows pods of other tests, a share of
     # that size leaves nothing behind there.
-    for stem, used in (("share-a", 0), ("share-b", 33269)):
+    for stem, mib in (("share-a", 0), ("share-b", 33269)):
         device = gpu(0, f"GPU-{stem}", total=46068, model="L40S")
-        device["memory"] |= {"usedMiB": used, "unaccountedMiB": used}
+        device["memory"] |= {"usedMiB": mib, "unaccountedMiB": mib}
         workload.add_node(stem, {SHARE: "41461"}, [device], sharing)
 
 
@@ -63,7 +48,7 @@ def mixed_cluster(workload: Workload) -> None:
             {"a100-a", "a100-b"},
             id="a GPU with so much memory free",
         ),
-        pytest.param({"nvidia.com/mig-3g.40gb": "2"}, {}, {"mig-b"}, id="two MIG instances"),
+        pytest.param({MIG_HALF: "2"}, {}, {"mig-b"}, id="two MIG instances"),
         pytest.param({SHARE: "35000"}, {}, {"share-a"}, id="a share too large for the one in use"),
     ],
 )

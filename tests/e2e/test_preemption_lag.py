@@ -8,29 +8,22 @@ extender is up to date.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.cluster.delay import Delay
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.installation import Installation
-from tests.e2e.shares.share_workload import (
-    HALF,
-    ROOM_MIB,
-    ShareWorkload,
-    running_share_installation,
-    share_workload_on,
-)
-from tests.e2e.workload import MIG_HALF, Workload
+from tests.e2e.installation import Installation, running_installation
+from tests.e2e.priorities import there
+from tests.e2e.shares.share_workload import HALF, ROOM_MIB, ShareWorkload, running_share_installation
+from tests.e2e.workload import MIG_HALF
 from tests.kube_objects import SHARE
 
-# The time limit counts from the end of the lag. The tests mostly wait, so the two classes run side by side.
-
+BY_SCHEDULER, BY_EXTENDER = "kube-scheduler binds", "the extender binds"
 LAGS_S = (0.0, 3.0, 10.0)
+# From the end of the lag.
 BOUND_S = 60.0
 GRACE_S = 2
 WHOLE = {"nvidia.com/gpu": "1"}
@@ -70,26 +63,20 @@ GPU_2 = Case("gpu-2", HALF_SHARE, GPU_SHARE, 2, holders=4, frees=2)
 GPU_3 = Case("gpu-3", HALF_SHARE, GPU_SHARE, 3, holders=4, frees=2)
 
 
-@pytest.fixture(scope="class")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """kube-scheduler binds."""
-    with running_cluster(tmp_path_factory.mktemp("lag"), delayed=True) as cluster:
-        installation = Installation(cluster)
-        installation.install("base")
-        yield installation
-
-
-@pytest.fixture(scope="class")
-def binding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """The extender binds."""
-    with running_share_installation(tmp_path_factory.mktemp("lag-shares"), delayed=True) as installation:
+@pytest.fixture(scope="module")
+def lagging(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    """One that may see the API server late."""
+    running = running_installation if request.param == BY_SCHEDULER else running_share_installation
+    with running(tmp_path_factory.mktemp("lag"), delayed=True) as installation:
         yield installation
 
 
 class Round:
     """All cases side by side, each on nodes of its own."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: ShareWorkload) -> None:
         self.workload = workload
         self._critical = workload.add_priority_class("critical", 1000)
         self._held_at = [workload.add_priority_class(f"low-{value}", value) for value in (10, 0)]
@@ -108,11 +95,7 @@ class Round:
                 for i in range(case.holders)
             ]
             self._holders.setdefault(case.name, set()).update(self.workload.create_all(pods))
-        for name in set().union(*self._holders.values()):
-            eventually(
-                lambda name=name: self.workload.get(name)["status"]["phase"] == "Running",  # type: ignore[misc]
-                f"{name} runs",
-            )
+        self.workload.await_running(*set().union(*self._holders.values()))
         self.workload.installation.await_inventory(None, before)
 
     def preempt(self, *cases: Case) -> dict[str, set[str]]:
@@ -126,12 +109,7 @@ class Round:
 
     def evicted(self, case: Case) -> int:
         """The number of pods of the case's nodes that are gone or leaving."""
-        pods = {
-            pod["metadata"]["name"]
-            for pod in self.workload.all_pods()
-            if "deletionTimestamp" not in pod["metadata"]
-        }
-        return len(self._holders[case.name] - pods)
+        return len(self._holders[case.name] - there(self.workload))
 
     def leaving(self) -> bool:
         """Whether pods are being deleted."""
@@ -139,8 +117,7 @@ class Round:
 
     def bound(self, names: set[str]) -> int:
         """How many of the pods have a node."""
-        pods = self.workload.all_pods()
-        return sum(pod["metadata"]["name"] in names and "nodeName" in pod["spec"] for pod in pods)
+        return len(names.intersection(self.workload.bound()))
 
     def _add(self, stem: str, case: Case) -> None:
         labels = {"lag": case.name}
@@ -149,79 +126,56 @@ class Round:
         elif case.held == MIG:
             self.workload.add_mig(stem, labels=labels)
         else:
-            assert isinstance(self.workload, ShareWorkload)
             self.workload.add_shared(stem, case.holders // 2, labels=labels)
 
     def _pod(self, case: Case, limits: Json, priority: str, stem: str = "", **spec: Any) -> Json:
         node = {"kubernetes.io/hostname": self.workload.name(stem)} if stem else {}
-        selector: Mapping[str, str] = {"lag": case.name, **node}
+        selector = {"lag": case.name, **node}
         return self.workload.pod(limits, priorityClassName=priority, nodeSelector=selector, **spec)
 
 
-def delay_of(installation: Installation) -> Delay:
-    assert installation.delay is not None
-    return installation.delay
-
-
-def assert_no_place_is_made_twice(round_: Round, lag_s: float, *cases: Case) -> None:
-    """Have the cases' pods preempt while the extenders see everything `lag_s` late."""
-    delay = delay_of(round_.workload.installation)
-    round_.occupy(*cases)
-    delay.seconds = lag_s
-    try:
-        preemptors = round_.preempt(*cases)
-        for case in cases:
-            eventually(
-                lambda case=case: round_.evicted(case) >= case.fit * case.frees,  # type: ignore[misc]
-                f"{case.name}: every pod that fits has a place made",
-                60.0 + lag_s,
-            )
-        eventually(lambda: not round_.leaving(), "the evicted pods have left")
-        # The extenders see it so much later.
-        time.sleep(lag_s)
-    finally:
-        delay.seconds = 0.0
-
-    # No pod is evicted late, either.
-    waiting = sum(case.preemptors - case.fit for case in cases)
-    round_.workload.installation.await_rest(waiting, BOUND_S)
-    bound = {case.name: round_.bound(preemptors[case.name]) for case in cases}
-    evicted = {case.name: round_.evicted(case) for case in cases}
-    assert bound == {case.name: case.fit for case in cases}
-    assert evicted == {case.name: case.fit * case.frees for case in cases}
-
-
-def together(*cases: Case) -> list[Any]:
+def together(binder: str, *cases: Case) -> list[Any]:
     """All cases side by side, at each lag."""
-    return [pytest.param(cases, lag_s, id=f"all-{lag_s:g}s") for lag_s in LAGS_S]
+    return [pytest.param(binder, cases, lag_s, id=f"all-{lag_s:g}s, {binder}") for lag_s in LAGS_S]
 
 
-def alone(*cases: Case) -> list[Any]:
+def alone(binder: str, *cases: Case) -> list[Any]:
     """Each case alone: no pod of another case leaves and wakes those that wait."""
-    return [pytest.param((case,), LAGS_S[1], id=case.name) for case in cases]
-
-
-@pytest.mark.parametrize(("cases", "lag_s"), [*alone(WHOLE_2, MIG_2), *together(WHOLE_3, WHOLE_4, MIG_3)])
-class TestWhereKubeSchedulerBinds:
-    """Whole GPUs and MIG instances."""
-
-    def test_no_place_is_made_twice(self, base: Installation, cases: Sequence[Case], lag_s: float) -> None:
-        base.await_ready()
-        workload = Workload(base)
-        try:
-            assert_no_place_is_made_twice(Round(workload), lag_s, *cases)
-        finally:
-            workload.close()
+    return [pytest.param(binder, (case,), LAGS_S[1], id=f"{case.name}, {binder}") for case in cases]
 
 
 @pytest.mark.parametrize(
-    ("cases", "lag_s"),
-    [*alone(GPU_2), *together(WHOLE_4, MIG_3, SHARE_2, SHARE_4, GPU_3)],
+    ("lagging", "cases", "lag_s"),
+    [
+        *alone(BY_SCHEDULER, WHOLE_2, MIG_2),
+        *together(BY_SCHEDULER, WHOLE_3, WHOLE_4, MIG_3),
+        *alone(BY_EXTENDER, GPU_2),
+        *together(BY_EXTENDER, WHOLE_4, MIG_3, SHARE_2, SHARE_4, GPU_3),
+    ],
+    indirect=["lagging"],
 )
-class TestWhereTheExtenderBinds:
-    """Shares too."""
-
-    def test_no_place_is_made_twice(self, binding: Installation, cases: Sequence[Case], lag_s: float) -> None:
-        binding.await_ready()
-        with share_workload_on(binding) as workload:
-            assert_no_place_is_made_twice(Round(workload), lag_s, *cases)
+def test_no_place_is_made_twice(lagging: Installation, cases: Sequence[Case], lag_s: float) -> None:
+    delay = lagging.cluster.delay
+    assert delay is not None
+    with ShareWorkload(lagging) as workload:
+        round_ = Round(workload)
+        round_.occupy(*cases)
+        delay.seconds = lag_s
+        try:
+            preemptors = round_.preempt(*cases)
+            for case in cases:
+                eventually(
+                    lambda case=case: round_.evicted(case) >= case.fit * case.frees,  # type: ignore[misc]
+                    f"{case.name}: every pod that fits has a place made",
+                    60.0 + lag_s,
+                )
+            eventually(lambda: not round_.leaving(), "the evicted pods have left")
+            # The extenders see it so much later.
+            time.sleep(lag_s)
+        finally:
+            delay.seconds = 0.0
+        # Every pod that fits is bound, and no pod is evicted late, either.
+        lagging.await_rest(sum(case.preemptors - case.fit for case in cases), BOUND_S)
+        assert {case.name: (round_.bound(preemptors[case.name]), round_.evicted(case)) for case in cases} == {
+            case.name: (case.fit, case.fit * case.frees) for case in cases
+        }

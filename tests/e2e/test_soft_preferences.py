@@ -18,9 +18,11 @@ from tests.kube_objects import ANNOTATION
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+CHIP = "example.com/chip"
 ORDER = {f"{ANNOTATION}model": "H100,A100-80GB"}
 ONE = {"nvidia.com/gpu": "1"}
 WEB = {"app": "web"}
+TERM = {"topologyKey": ZONE, "labelSelector": {"matchLabels": WEB}}
 
 
 def prefer(key: str, value: str, weight: int = 100) -> Json:
@@ -30,22 +32,17 @@ def prefer(key: str, value: str, weight: int = 100) -> Json:
 
 
 def nodes_of(*terms: Json) -> Json:
-    return {"nodeAffinity": {PREFERRED: list(terms)}}
+    return {"affinity": {"nodeAffinity": {PREFERRED: list(terms)}}}
 
 
-def pods_of(kind: str, key: str = ZONE, weight: int = 100) -> Json:
+def pods_of(kind: str, weight: int) -> Json:
     """Preferred affinity (`podAffinity`) for pods of `WEB`, or anti-affinity."""
-    term = {"topologyKey": key, "labelSelector": {"matchLabels": WEB}}
-    return {kind: {PREFERRED: [{"weight": weight, "podAffinityTerm": term}]}}
+    return {"affinity": {kind: {PREFERRED: [{"weight": weight, "podAffinityTerm": TERM}]}}}
 
 
 def spread(key: str = ZONE) -> Json:
-    return {
-        "topologyKey": key,
-        "maxSkew": 1,
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": WEB},
-    }
+    constraint = {"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    return {"topologySpreadConstraints": [constraint | {"labelSelector": {"matchLabels": WEB}}]}
 
 
 class Zones:
@@ -54,7 +51,7 @@ class Zones:
     def __init__(self, workload: Workload, gpus: int = 4, used: int = 2) -> None:
         self._workload = workload
         self.full = workload.add_whole("full", gpus, labels={ZONE: "b"})
-        self.empty = workload.add_whole("empty", gpus, labels={ZONE: "a"})
+        self.empty = workload.add_whole("empty", gpus, labels={ZONE: "a", CHIP: "new"})
         workload.publish()
         for _ in range(used):
             self.put(self.full)
@@ -63,130 +60,78 @@ class Zones:
         """Have a pod with one GPU there."""
         self._workload.place_seen(self._workload.pod(ONE, nodeName=node, **pod))
 
-    def best(self, pod: Json) -> list[str]:
-        best: list[str] = self._workload.installation.explain(pod)["best"]
-        return best
+
+EVERY = (prefer(ZONE, "a"), prefer(ZONE, "b"))
 
 
-def test_preferred_node_affinity_decides_before_packing(workload: Workload) -> None:
-    """Even with the smallest weight."""
-    zones = Zones(workload)
-    pod = workload.pod(ONE, affinity=nodes_of(prefer(ZONE, "a", 1)))
-    assert zones.best(workload.pod(ONE)) == [zones.full]
-    assert zones.best(pod) == [zones.empty]
-    assert workload.place(pod) == zones.empty
-
-
-def test_the_larger_sum_of_weights_decides(workload: Workload) -> None:
-    """100 of 101 is one step less than 101 of 101, the smallest difference that kube-scheduler keeps."""
-    zones = Zones(workload)
-    every = [prefer(ZONE, zone) for zone in "ab"]
-    pod = workload.pod(ONE, affinity=nodes_of(*every, prefer(HOST, zones.empty, 1)))
-    assert zones.best(pod) == [zones.empty]
-    assert workload.place(pod) == zones.empty
+@pytest.mark.parametrize(
+    ("spec", "decides"),
+    [
+        pytest.param({}, False, id="nothing"),
+        pytest.param(nodes_of(prefer(ZONE, "a", 1)), True, id="node affinity with the smallest weight"),
+        # 100 of 101 is one step less than 101 of 101, the smallest difference that kube-scheduler keeps.
+        pytest.param(nodes_of(*EVERY, prefer(CHIP, "new", 1)), True, id="the larger sum of weights"),
+        pytest.param(nodes_of(*EVERY), False, id="node affinity to both"),
+        pytest.param(pods_of("podAffinity", 1), True, id="affinity to pods"),
+    ],
+)
+def test_what_a_pod_states_decides_before_packing(workload: Workload, spec: Json, decides: bool) -> None:
+    """Packing decides among the nodes that it leaves equal."""
+    zones = Zones(workload, used=3)
+    zones.put(zones.empty, labels=WEB)
+    assert workload.place(workload.pod(ONE, **spec)) == (zones.empty if decides else zones.full)
 
 
 def test_preferred_node_affinity_decides_before_the_order_of_models(workload: Workload) -> None:
     liked = workload.add_whole("liked", 4, "A100-80GB", labels={ZONE: "a"})
     workload.add_whole("better", 4, "H100-80GB", labels={ZONE: "b"})
     workload.publish()
-    pod = workload.pod(ONE, annotations=ORDER, affinity=nodes_of(prefer(ZONE, "a", 1)))
+    pod = workload.pod(ONE, annotations=ORDER, **nodes_of(prefer(ZONE, "a", 1)))
     assert workload.place(pod) == liked
-
-
-def test_preferred_affinity_to_pods_decides_before_packing(workload: Workload) -> None:
-    zones = Zones(workload, used=3)
-    zones.put(zones.empty, labels=WEB)
-    pod = workload.pod(ONE, affinity=pods_of("podAffinity", weight=1))
-    assert zones.best(workload.pod(ONE)) == [zones.full]
-    assert workload.place(pod) == zones.empty
 
 
 def test_the_pods_own_spread_decides_before_packing(workload: Workload) -> None:
     """Small nodes, of which packing would fill one: each next pod goes to the other zone."""
     zones = Zones(workload, 4, used=1)
-    pods = [workload.pod(ONE, labels=WEB, topologySpreadConstraints=[spread()]) for _ in range(4)]
+    pods = [workload.pod(ONE, labels=WEB, **spread()) for _ in range(4)]
     nodes = [workload.place_seen(pod) for pod in pods]
     assert sorted(nodes) == sorted(2 * [zones.full, zones.empty])
-    assert nodes[0] == zones.full
+    assert nodes[0] == zones.full, "packing decides among equal zones"
     assert workload.place(workload.pod(ONE)) == zones.full
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        pytest.param(
-            {"affinity": nodes_of(prefer(ZONE, "a"), prefer(ZONE, "b"))}, id="node affinity to both"
-        ),
-        pytest.param({"topologySpreadConstraints": [spread()]}, id="spread over equal zones"),
-    ],
-)
-def test_packing_decides_among_nodes_that_a_preference_leaves_equal(workload: Workload, spec: Json) -> None:
-    zones = Zones(workload)
-    pod = workload.pod(ONE, **spec)
-    assert zones.best(pod) == [zones.full]
-    assert workload.place(pod) == zones.full
-
-
-def test_packing_decides_among_the_preferred_nodes(workload: Workload) -> None:
-    """The best node of all is not preferred; of the preferred ones, packing takes the fuller."""
-    zones = Zones(workload, used=3)
-    half = workload.add_whole("half", 4, labels={ZONE: "a"})
-    workload.publish()
-    zones.put(half)
-    pod = workload.pod(ONE, affinity=nodes_of(prefer(ZONE, "a")))
-    assert zones.best(pod) == [half]
-    assert workload.place(pod) == half
-
-
-def run_workload(workload: Workload, kind: str, pod: Json, replicas: int) -> list[str]:
-    """The nodes of a workload's pods; the workload is deleted again."""
+def placed_replicas(workload: Workload, pod: Json, replicas: int) -> list[str]:
+    """The nodes of a Deployment's pods; it is deleted again."""
     template = {"metadata": {"labels": pod["metadata"]["labels"]}, "spec": pod["spec"]}
     spec = {"replicas": replicas, "selector": {"matchLabels": WEB}, "template": template}
-    path = f"/apis/apps/v1/namespaces/{workload.namespace}/{kind}s"
+    path = f"/apis/apps/v1/namespaces/{workload.namespace}/deployments"
     workload.api.create(path, {"metadata": {"name": "web"}, "spec": spec})
+
+    def placed() -> list[str] | None:
+        pods = [each for each in workload.all_pods() if each["metadata"]["name"].startswith("web-")]
+        nodes = [each["spec"].get("nodeName") for each in pods]
+        return nodes if len(nodes) == replicas and all(nodes) else None
+
     try:
-
-        def placed() -> list[str] | None:
-            pods = [each for each in workload.all_pods() if each["metadata"]["name"].startswith("web-")]
-            nodes = [each["spec"].get("nodeName") for each in pods]
-            return nodes if len(nodes) == replicas and all(nodes) else None
-
         return eventually(placed, "all pods are bound")
     finally:
         workload.installation.plane.kubectl(
-            *("-n", workload.namespace, "delete", kind, "web", "--cascade=foreground")
+            *("-n", workload.namespace, "delete", "deployment", "web", "--cascade=foreground")
         )
 
 
-@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
-def test_pods_of_a_workload_are_packed_unless_they_state_a_spread(workload: Workload, kind: str) -> None:
+def test_pods_of_a_deployment_are_packed_unless_they_state_a_spread(workload: Workload) -> None:
     """kube-scheduler would spread them over hosts and zones by default."""
     zones = Zones(workload, 8)
     pod = workload.pod(ONE, labels=WEB)
-    assert run_workload(workload, kind, pod, 3) == 3 * [zones.full]
-    pod["spec"]["topologySpreadConstraints"] = [spread(HOST)]
-    assert set(run_workload(workload, kind, pod, 2)) == {zones.full, zones.empty}
+    assert placed_replicas(workload, pod, 3) == 3 * [zones.full]
+    pod["spec"] |= spread(HOST)
+    assert set(placed_replicas(workload, pod, 2)) == {zones.full, zones.empty}
 
 
 def test_the_preferences_of_other_pods_do_not_decide_before_packing(workload: Workload) -> None:
     """A pod on the full node would rather have no such neighbour, and one on the empty node needs one."""
     zones = Zones(workload, 8)
-    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": WEB}}
-    zones.put(zones.full, affinity=pods_of("podAntiAffinity"))
-    zones.put(zones.empty, labels=WEB, affinity={"podAffinity": {REQUIRED: [term]}})
+    zones.put(zones.full, **pods_of("podAntiAffinity", 100))
+    zones.put(zones.empty, labels=WEB, affinity={"podAffinity": {REQUIRED: [TERM]}})
     assert workload.place(workload.pod(ONE, labels=WEB)) == zones.full
-
-
-def test_without_a_preference_our_order_decides_against_kube_schedulers(workload: Workload) -> None:
-    """kube-scheduler by itself prefers the node with more free processors and memory."""
-    large = workload.add_whole("large", 8)
-    small = workload.add_whole("small", 1)
-    workload.publish()
-    workload.load(small)
-    pod = workload.pod(ONE)
-    assert workload.installation.explain(pod)["best"] == [small]
-    assert workload.place(pod) == small
-    by_itself = workload.pod(ONE, scheduler="default-scheduler")
-    workload.remove(pod["metadata"]["name"])
-    assert workload.place(by_itself) == large

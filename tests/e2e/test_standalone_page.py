@@ -11,10 +11,8 @@ import pytest
 
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.ports import LOOPBACK
-from tests.e2e.cluster.running_pod import RunningPod
 from tests.e2e.cluster.unverified import get
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
+from tests.e2e.documented import Reader, running_reader
 from tests.e2e.installation import NAMESPACE, Installation
 from tests.pages import ROOT, blocks
 
@@ -23,12 +21,10 @@ pytestmark = pytest.mark.release
 
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Reader, Installation]]:
-    with running_cluster(tmp_path_factory.mktemp("standalone")) as cluster:
-        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
+    with running_reader(tmp_path_factory) as reader:
         reader.run_block("kubectl apply --server-side -f manifests/components/kwok-demo/nodes.yaml")
-        reader.run("README.md", "## Install on a cluster")
         reader.run("docs/tasks/standalone.md")
-        yield reader, Installation(cluster)
+        yield reader, Installation(reader.cluster)
 
 
 def test_standalone_decides_for_pods(standalone: tuple[Reader, Installation]) -> None:
@@ -47,18 +43,17 @@ def test_standalone_one_of_the_extenders_writes_to_the_cluster(
     standalone: tuple[Reader, Installation],
 ) -> None:
     _, installation = standalone
-
-    def is_active(pod: RunningPod) -> bool:
-        return installation.metric_of(pod, "gpu_extender_active") == 1
-
-    def one() -> RunningPod | None:
-        active = [pod for pod in installation.pods("extender") if is_active(pod)]
-        return active[0] if len(active) == 1 else None
-
-    active = eventually(one, "one of the extenders is active")
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-    lease = installation.api.get(f"{leases}/gpu-scheduler-extender")
-    assert lease["spec"]["holderIdentity"].startswith(f"{active.name}_")
+
+    def active() -> list[str]:
+        pods = installation.pods("extender")
+        return [pod.name for pod in pods if installation.metric_of(pod, "gpu_extender_active") == 1]
+
+    def holder() -> str:
+        lease = installation.api.get(f"{leases}/gpu-scheduler-extender")
+        return str(lease["spec"]["holderIdentity"]).partition("_")[0]
+
+    eventually(lambda: active() == [holder()], "one of the extenders is active")
 
 
 def test_standalone_refuses_requests_without_a_certificate(standalone: tuple[Reader, Installation]) -> None:

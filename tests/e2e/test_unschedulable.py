@@ -8,17 +8,17 @@ from collections.abc import Callable
 import pytest
 
 from scheduler_ext.core.filters import REASONS
-from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.cluster.proxy import running_proxy
+from tests.e2e.cluster.api import Json
 from tests.e2e.installation import filter_calls
-from tests.e2e.metrics import await_rest
-from tests.e2e.second_scheduler import running_scheduler
+from tests.e2e.priorities import holders, there
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION, gpu
 
 pytestmark = pytest.mark.smoke
 
+ONE = {"nvidia.com/gpu": "1"}
 H100 = {f"{ANNOTATION}model": "H100"}
+SICK = {"state": "Unhealthy", "reason": "XID 79"}
 WRONG_MODEL = "node(s) didn't match the requested GPU model"
 UNHEALTHY = "node(s) had unhealthy GPUs"
 
@@ -29,31 +29,14 @@ def counted_reasons(event: Json) -> dict[str, int]:
     return {reason: int(count[1]) for reason, count in found.items() if count}
 
 
-def uids(workload: Workload) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in workload.all_pods()}
-
-
-def hold_a_gpu_of_each(workload: Workload, gpus_per_node: int) -> set[str]:
-    """Four nodes of the wrong model, one GPU of each held by a pod of low priority; the uids of these
-    pods.
-    """
-    nodes = [workload.add_whole(f"a100-{i}", gpus_per_node) for i in range(4)]
-    workload.publish()
-    low = workload.add_priority_class("low", 10)
-    for node in nodes:
-        workload.create(workload.pod({"nvidia.com/gpu": "1"}, priorityClassName=low, nodeName=node))
-    # Each of their changes wakes a waiting pod.
-    eventually(lambda: all(pod["status"]["phase"] == "Running" for pod in workload.all_pods()), "all run")
-    return uids(workload)
-
-
-def assert_was_quiet(workload: Workload, name: str, calls: Callable[[], float]) -> None:
+def assert_stays_quiet(workload: Workload, name: str, calls: Callable[[], float]) -> None:
     """`calls` counts since before the pod was created.
 
     kube-scheduler tries a pod that an extender has refused once more when it sees its own note of the refusal
     in the pod's status, some milliseconds later. It keeps one event per version of the pod, so the same text
     comes twice.
     """
+    workload.installation.await_rest(1)
     assert calls() < 5
     events = workload.events(name, "FailedScheduling")
     assert len({event["note"] for event in events}) == 1
@@ -64,15 +47,13 @@ def test_one_text_with_the_reasons_counted(workload: Workload) -> None:
     for i in range(3):
         workload.add_whole(f"a100-{i}", 1)
     workload.add_whole("t4", 1, "T4")
-    sick = {**gpu(0, "GPU-sick", model="H100-80GB"), "health": {"state": "Unhealthy", "reason": "XID 79"}}
-    workload.add_node("h100-sick", {"nvidia.com/gpu": "1"}, [sick])
+    workload.add_node("h100-sick", ONE, [gpu(0, "GPU-sick", model="H100-80GB", health=SICK)])
     workload.publish()
     calls = filter_calls(workload.installation)
-    name = workload.create(workload.pod({"nvidia.com/gpu": "1"}, annotations=H100))
+    name = workload.create(workload.pod(ONE, annotations=H100))
     event = workload.await_event(name, "FailedScheduling")
     assert counted_reasons(event) == {WRONG_MODEL: 4, UNHEALTHY: 1}
-    workload.installation.await_rest(1)
-    assert_was_quiet(workload, name, calls)
+    assert_stays_quiet(workload, name, calls)
     assert workload.unscheduled(name)["reason"] == "Unschedulable", "autoscalers look at no other"
 
 
@@ -86,43 +67,26 @@ def test_one_text_with_the_reasons_counted(workload: Workload) -> None:
 def test_lower_priorities_are_left_alone_on_nodes_that_would_be_refused(
     workload: Workload, gpus_per_node: int
 ) -> None:
-    """Evicting them would not help: their node has the wrong model, with or without them."""
-    holders = hold_a_gpu_of_each(workload, gpus_per_node)
-    high = workload.add_priority_class("high", 1000)
-    calls = filter_calls(workload.installation)
-    name = workload.create(workload.pod({"nvidia.com/gpu": "1"}, annotations=H100, priorityClassName=high))
-    workload.await_event(name, "FailedScheduling")
-    workload.installation.await_rest(1)
-    assert_was_quiet(workload, name, calls)
-    assert holders < uids(workload), "pods were evicted for one that cannot run there"
+    """Evicting them would not help: their node has the wrong model, with or without them.
 
-
-def test_refusals_of_the_extender_cause_no_preemption(workload: Workload) -> None:
-    """A scheduler that preempts would look for victims on nodes that an extender calls merely failed, find
-    that evicting helps by its own counting, be refused again, and start over hundreds of times a second.
+    A scheduler that preempts would look for victims on nodes that an extender calls merely failed, find that
+    evicting helps by its own counting, be refused again, and start over hundreds of times a second.
     """
-    holders = hold_a_gpu_of_each(workload, 2)
-    high = workload.add_priority_class("high", 1000)
-    installation = workload.installation
-    with (
-        running_proxy(installation.extender_url(installation.pods()[0])) as proxy,
-        running_scheduler(installation.plane, proxy.url) as scheduler,
-    ):
-        pod = workload.pod(
-            {"nvidia.com/gpu": "1"}, annotations=H100, priorityClassName=high, scheduler=scheduler.name
-        )
-        name = workload.create(pod)
-        workload.await_event(name, "FailedScheduling")
-        await_rest(scheduler.metrics, 1)
-        assert_was_quiet(workload, name, lambda: proxy.calls["filter"])
-    assert holders < uids(workload), "pods were evicted for one that cannot run there"
+    nodes = [workload.add_whole(f"a100-{i}", gpus_per_node) for i in range(4)]
+    workload.publish()
+    low, high = workload.add_priority_class("low", 10), workload.add_priority_class("high", 1000)
+    held: set[str] = set().union(*(holders(workload, node, ONE, 1, low) for node in nodes))
+    calls = filter_calls(workload.installation)
+    name = workload.create(workload.pod(ONE, annotations=H100, priorityClassName=high))
+    workload.await_event(name, "FailedScheduling")
+    assert_stays_quiet(workload, name, calls)
+    assert there(workload) == held | {name}, "pods were evicted for one that cannot run there"
 
 
 def test_is_bound_when_its_gpu_comes_back(workload: Workload) -> None:
-    sick = {**gpu(0, "GPU-back", model="H100-80GB"), "health": {"state": "Unhealthy", "reason": "XID 79"}}
-    node = workload.add_node("h100", {"nvidia.com/gpu": "1"}, [sick])
+    node = workload.add_node("h100", ONE, [gpu(0, "GPU-back", model="H100-80GB", health=SICK)])
     workload.publish()
-    name = workload.create(workload.pod({"nvidia.com/gpu": "1"}, annotations=H100))
+    name = workload.create(workload.pod(ONE, annotations=H100))
     workload.await_event(name, "FailedScheduling")
     workload.report(node, [gpu(0, "GPU-back", model="H100-80GB")])
     workload.publish()

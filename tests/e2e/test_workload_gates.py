@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import pytest
 
@@ -17,16 +16,12 @@ from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.binaries import chosen_minor, release_number
 from tests.e2e.cluster.features import WORKLOADS
 from tests.e2e.installation import Installation, filter_calls
-from tests.e2e.shares.share_workload import (
-    ROOM_MIB,
-    ShareWorkload,
-    running_share_installation,
-    share_workload_on,
-)
+from tests.e2e.priorities import holders, there
+from tests.e2e.shares.share_workload import ROOM_MIB, ShareWorkload, running_share_installation
 
-pytestmark = [
-    pytest.mark.skipif(release_number(chosen_minor()) < (1, 37), reason="PodGroups are beta from 1.37"),
-]
+pytestmark = pytest.mark.skipif(
+    release_number(chosen_minor()) < (1, 37), reason="PodGroups are beta from 1.37"
+)
 
 ONE = {"nvidia.com/gpu": "1"}
 # Changes of pods and nodes wake a group a few times; a loop would try it hundreds of times.
@@ -43,7 +38,7 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
 
 @pytest.fixture
 def workload(gated: Installation) -> Iterator[ShareWorkload]:
-    with share_workload_on(gated) as workload:
+    with ShareWorkload(gated) as workload:
         yield workload
 
 
@@ -65,41 +60,20 @@ def await_all(workload: ShareWorkload, names: Sequence[str]) -> None:
     eventually(lambda: bound(workload, names).total() == len(names), "the group has its nodes", PLACED_S)
 
 
-def await_running(workload: ShareWorkload, names: Sequence[str]) -> None:
-    """Wait until these pods run, because each of their changes wakes a waiting group."""
-
-    def running() -> bool:
-        pods = [pod for pod in workload.all_pods() if pod["metadata"]["name"] in names]
-        return {pod["status"]["phase"] for pod in pods} == {"Running"}
-
-    eventually(running, "the pods run")
-
-
-def backs_off(workload: ShareWorkload) -> float:
-    """The number of pods that kube-scheduler does not try before some time has passed."""
-    return workload.installation.scheduler_metric("scheduler_pending_pods", queue="backoff")
-
-
 def assert_waits_quietly(workload: ShareWorkload, names: Sequence[str], calls: Callable[[], float]) -> None:
     """No pod of the group is bound, each says why, and kube-scheduler does not try again and again."""
     for name in names:
         eventually(lambda each=name: workload.unscheduled(each), f"{name} says why it waits")  # type: ignore[misc]
+
+    def backs_off() -> float:
+        return workload.installation.scheduler_metric("scheduler_pending_pods", queue="backoff")
+
     tried = calls()
     eventually(lambda: calls() >= tried + len(names), "kube-scheduler has tried it again")
-    eventually(lambda: backs_off(workload) == len(names), "it waits before the next time")
+    eventually(lambda: backs_off() == len(names), "it waits before the next time")
     assert not bound(workload, names)
     assert {workload.unscheduled(name)["reason"] for name in names} == {"Unschedulable"}
     assert calls() < FEW_ATTEMPTS * len(names)
-
-
-def test_a_group_of_whole_gpus_takes_each_once(workload: ShareWorkload) -> None:
-    for i in range(2):
-        workload.add_whole(f"a100-{i}", 2)
-    workload.publish()
-    mine = group(workload, "four", 4)
-    names = workload.create_all([workload.pod(ONE, **mine) for _ in range(4)])
-    await_all(workload, names)
-    assert set(bound(workload, names).values()) == {2}
 
 
 def test_a_group_waits_for_its_last_gpu(workload: ShareWorkload) -> None:
@@ -114,24 +88,7 @@ def test_a_group_waits_for_its_last_gpu(workload: ShareWorkload) -> None:
     workload.add_whole("a100-new", 1)
     workload.publish()
     await_all(workload, names)
-
-
-def test_of_two_groups_one_is_placed_whole_and_the_other_waits(workload: ShareWorkload) -> None:
-    workload.add_whole("a100", 4)
-    workload.publish()
-    both = [group(workload, name, 3) for name in ("first", "second")]
-    made = workload.create_all([workload.pod(ONE, **mine) for _ in range(3) for mine in both])
-    groups = {
-        name: [each for each in made if workload.get(each)["spec"]["schedulingGroup"]["podGroupName"] == name]
-        for name in ("first", "second")
-    }
-    eventually(lambda: bound(workload, made).total() == 3, "one group is placed", PLACED_S)
-    placed, waiting = sorted(groups.values(), key=lambda names: -bound(workload, names).total())
-    assert bound(workload, placed).total() == 3
-    assert not bound(workload, waiting)
-    for name in placed:
-        workload.remove(name)
-    await_all(workload, waiting)
+    assert sorted(bound(workload, names).values()) == [1, 2, 2], "each GPU once"
 
 
 def test_a_group_of_shares_that_only_the_sum_has_room_for_is_bound_in_part(workload: ShareWorkload) -> None:
@@ -151,29 +108,17 @@ def test_a_group_of_shares_that_only_the_sum_has_room_for_is_bound_in_part(workl
     assert set(workload.pods_by_gpu().values()) == {1}
 
 
-@pytest.mark.parametrize("limits", [pytest.param(ONE, id="whole GPUs"), pytest.param(None, id="shares")])
-def test_a_group_evicts_no_pod_and_waits(workload: ShareWorkload, limits: Json | None) -> None:
+def test_a_group_evicts_no_pod_and_waits(workload: ShareWorkload) -> None:
     """kube-scheduler removes the victims in its snapshot only, and filter knows them on the node."""
     low, high = workload.add_priority_class("low", 10), workload.add_priority_class("high", 1000)
-
-    def pod(priority: str, **spec: Any) -> Json:
-        if limits is None:
-            return workload.share(ROOM_MIB, priorityClassName=priority, **spec)
-        return workload.pod(limits, priorityClassName=priority, **spec)
-
-    if limits is None:
-        workload.add_shared("full", 2)
-    else:
-        workload.add_whole("full", 2)
+    node = workload.add_whole("full", 2)
     workload.publish()
-    holders = workload.create_all([pod(low) for _ in range(2)])
-    await_all(workload, holders)
-    await_running(workload, holders)
+    held = holders(workload, node, ONE, 2, low)
     mine = group(workload, "two", 2, priorityClassName=high)
     calls = filter_calls(workload.installation)
-    names = workload.create_all([pod(high, **mine) for _ in range(2)])
+    names = workload.create_all([workload.pod(ONE, priorityClassName=high, **mine) for _ in range(2)])
     assert_waits_quietly(workload, names, calls)
-    assert bound(workload, holders).total() == 2
-    for name in holders:
+    assert held < there(workload)
+    for name in held:
         workload.remove(name)
     await_all(workload, names)

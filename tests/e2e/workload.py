@@ -6,10 +6,11 @@ import itertools
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Self
 
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
-from tests.e2e.cluster.api import APPLY, Json, eventually
+from tests.e2e.agents.gpunode_api import write_report
+from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.installation import Installation
 from tests.kube_objects import gpu, gpu_node
 
@@ -26,10 +27,30 @@ GFD = {
 }
 
 
+def discovered(model: str, gpus: int) -> Json:
+    """The labels of GPU Feature Discovery."""
+    product, total_mib = GFD[model]
+    return {
+        "nvidia.com/gpu.product": product,
+        "nvidia.com/gpu.count": str(gpus),
+        "nvidia.com/gpu.memory": str(total_mib),
+    }
+
+
+def halves(uuid: str) -> Json:
+    """The MIG state of an A100 in two halves."""
+    instances = [
+        {"uuid": f"MIG-{uuid}-{start}", "profile": "3g.40gb", "start": start, "size": 4} for start in (0, 4)
+    ]
+    return {"enabled": True, "gridSize": 8, "instances": instances}
+
+
 class Workload:
     """Creates nodes and pods, waits for their results, and removes them."""
 
     def __init__(self, installation: Installation) -> None:
+        # A test that breaks something and fails before it is repaired should be one failure, not eight.
+        installation.await_ready()
         self.installation = installation
         self.api = installation.api
         self.namespace = f"test-{uuid.uuid4().hex[:8]}"
@@ -39,9 +60,13 @@ class Workload:
         self._unwritten: dict[str, Json] = {}
         self._gpu_nodes: set[str] = set()
         self._numbers = itertools.count()
-        self.api.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
-        accounts = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
-        eventually(lambda: self.api.items(accounts), "the namespace has its ServiceAccount")
+        self.api.create_namespace(self.namespace)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Remove everything and wait until it is gone, so that the next test finds the cluster empty."""
@@ -92,25 +117,15 @@ class Workload:
 
     def add_whole(self, stem: str, gpus: int, model: str = "A100-80GB", labels: Json | None = None) -> str:
         """A node of whole GPUs, all free, with the labels of GPU Feature Discovery."""
-        product, total_mib = GFD[model]
-        discovered = {
-            "nvidia.com/gpu.product": product,
-            "nvidia.com/gpu.count": str(gpus),
-            "nvidia.com/gpu.memory": str(total_mib),
-        }
+        total_mib = GFD[model][1]
         devices = [gpu(i, f"GPU-{self.name(stem)}-{i}", model=model, total=total_mib) for i in range(gpus)]
-        return self.add_node(stem, {"nvidia.com/gpu": str(gpus)}, devices, discovered | (labels or {}))
+        every = discovered(model, gpus) | (labels or {})
+        return self.add_node(stem, {"nvidia.com/gpu": str(gpus)}, devices, every)
 
     def add_mig(self, stem: str, gpus: int = 1, labels: Json | None = None) -> str:
         """A node of A100s in two halves each, all free."""
-        devices = []
-        for i in range(gpus):
-            uuid = f"GPU-{self.name(stem)}-{i}"
-            halves = [
-                {"uuid": f"MIG-{uuid}-{start}", "profile": "3g.40gb", "start": start, "size": 4}
-                for start in (0, 4)
-            ]
-            devices.append(gpu(i, uuid, mig={"enabled": True, "gridSize": 8, "instances": halves}))
+        uuids = [f"GPU-{self.name(stem)}-{i}" for i in range(gpus)]
+        devices = [gpu(i, each, mig=halves(each)) for i, each in enumerate(uuids)]
         return self.add_node(stem, {MIG_HALF: str(2 * gpus)}, devices, labels, migStrategy="mixed")
 
     def remove_node(self, name: str) -> None:
@@ -129,34 +144,29 @@ class Workload:
         each node (not `all_known`: of some)."""
         before = self.installation.generations()
         for name in self._nodes:
-            self._settled_node(name)
+            self._await_settled(name)
         self.write_reports()
         self.installation.await_inventory(len(self._gpu_nodes) if all_known else None, before)
 
     def write_reports(self) -> None:
         """Write the nodes' reports, as agents would."""
-        uids = {name: self._settled_node(name)["metadata"]["uid"] for name in self._unwritten}
         for name, report in self._unwritten.items():
-            owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uids[name]}
-            made = {**report, "metadata": {"name": name, "ownerReferences": [owner]}}
-            query = "fieldManager=scheduler-ext-agent&force=true"
-            self.api.patch(f"{GPU_NODES}/{name}?{query}", made, APPLY)
-            self.api.patch(f"{GPU_NODES}/{name}/status?{query}", report, APPLY)
+            self._await_settled(name)
+            write_report(self.api, report)
         self._unwritten = {}
 
-    def _settled_node(self, name: str) -> Json:
-        def settled() -> Json | None:
-            node = self.api.get(f"/api/v1/nodes/{name}")
-            status = node["status"]
-            return node if status.get("allocatable", {}).keys() >= status["capacity"].keys() else None
+    def _await_settled(self, name: str) -> None:
+        def settled() -> bool:
+            status = self.api.get(f"/api/v1/nodes/{name}")["status"]
+            return bool(status.get("allocatable", {}).keys() >= status["capacity"].keys())
 
-        return eventually(settled, f"node {name} has allocatable")
+        eventually(settled, f"node {name} has allocatable")
 
-    def add_priority_class(self, stem: str, value: int, **fields: Any) -> str:
-        """A PriorityClass of this test; `fields` are further ones of it."""
+    def add_priority_class(self, stem: str, value: int) -> str:
+        """A PriorityClass of this test."""
         name = self.name(stem)
         collection = "/apis/scheduling.k8s.io/v1/priorityclasses"
-        self.api.create(collection, {"metadata": {"name": name}, "value": value, **fields})
+        self.api.create(collection, {"metadata": {"name": name}, "value": value})
         self._cluster_objects.append(f"{collection}/{name}")
         return name
 
@@ -205,8 +215,7 @@ class Workload:
         """
         half = {"requests": {"cpu": "32", "memory": "256Gi"}}
         container = {"name": "main", "image": "load:1", "resources": half}
-        name = self.create(self.pod(nodeName=node, containers=[container]))
-        eventually(lambda: self.get(name)["status"]["phase"] == "Running", f"{node} is loaded")
+        self.await_running(self.create(self.pod(nodeName=node, containers=[container])))
 
     def remove(self, name: str) -> None:
         """Delete a pod, and wait until it is gone."""
@@ -225,6 +234,15 @@ class Workload:
     def await_node(self, name: str, timeout_s: float = 30.0) -> str:
         """The node a pod is bound to."""
         return str(eventually(lambda: self.get(name)["spec"].get("nodeName"), f"{name} is bound", timeout_s))
+
+    def await_running(self, *names: str) -> None:
+        """Wait until these pods run, because each of their changes wakes a waiting pod."""
+
+        def running() -> bool:
+            pods = (pod for pod in self.all_pods() if pod["metadata"]["name"] in names)
+            return [pod["status"]["phase"] for pod in pods] == ["Running"] * len(names)
+
+        eventually(running, f"these pods run: {names}", 60.0)
 
     def place(self, pod: Json) -> str:
         """Create a pod and wait for its node."""
@@ -249,6 +267,6 @@ class Workload:
         query = {"fieldSelector": f"regarding.name={name},reason={reason}"}
         return self.api.items(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events", **query)
 
-    def await_event(self, name: str, reason: str, timeout_s: float = 30.0) -> Json:
+    def await_event(self, name: str, reason: str) -> Json:
         """The first event of a reason."""
-        return eventually(lambda: self.events(name, reason), f"{name} has an event {reason}", timeout_s)[0]
+        return eventually(lambda: self.events(name, reason), f"{name} has an event {reason}")[0]

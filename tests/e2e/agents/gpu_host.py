@@ -9,7 +9,7 @@ from tempfile import mkdtemp
 from tests.agent.fake_kubelet import FakeKubelet
 from tests.agent.nvml_mock.library import FakeGpu, FakeNode, build_library
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
-from tests.e2e.cluster.api import ApiError, Json, eventually
+from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.running_pod import RunningPod
 from tests.e2e.workload import Workload
 
@@ -54,17 +54,12 @@ class GpuHost:
 
     def report(self) -> Json:
         """Its present GPUNode; empty while there is none, or none with a status."""
-        try:
-            found = self.workload.api.get(f"{GPU_NODES}/{self.name}")
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return {}
-        return found if "status" in found else {}
+        found = self.workload.api.items(GPU_NODES, fieldSelector=f"metadata.name={self.name}")
+        return found[0] if found and "status" in found[0] else {}
 
-    def await_report(self, timeout_s: float = 30.0) -> Json:
+    def await_report(self) -> Json:
         """Its GPUNode, as soon as the agent has written a status."""
-        return eventually(self.report, f"{self.name} is reported on", timeout_s)
+        return eventually(self.report, f"{self.name} is reported on")
 
     def devices(self) -> list[Json]:
         """The devices of its report."""

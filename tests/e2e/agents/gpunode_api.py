@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.e2e.cluster.api import APPLY, ApiError, Json, eventually
-from tests.e2e.cluster.control_plane import ControlPlane
+from tests.e2e.cluster.api import APPLY, Api, Json
 from tests.pages import ROOT
 
 CRD = ROOT / "manifests" / "base" / "crd.yaml"
 API_VERSION = "gpu.scheduler-ext.io/v1alpha1"
 PATH = f"/apis/{API_VERSION}/gpunodes"
-_DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gpunodes.gpu.scheduler-ext.io"
+_WRITER = "fieldManager=scheduler-ext-agent&force=true"
+
+
+def write_report(api: Api, report: Json) -> None:
+    """Write a GPUNode with its status, as the agent of its node does."""
+    name = report["metadata"]["name"]
+    uid = api.get(f"/api/v1/nodes/{name}")["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+    made = {**report, "metadata": {"name": name, "ownerReferences": [owner]}}
+    api.patch(f"{PATH}/{name}?{_WRITER}", made, APPLY)
+    api.patch(f"{PATH}/{name}/status?{_WRITER}", report, APPLY)
 
 
 class GpuNodes:
     """The GPUNodes of one test; `close` removes them."""
 
-    def __init__(self, plane: ControlPlane) -> None:
-        self.api = plane.api
+    def __init__(self, api: Api) -> None:
+        self.api = api
         self._names: list[str] = []
 
     def create(self, name: str, **fields: Any) -> Json:
@@ -31,40 +40,20 @@ class GpuNodes:
         """The object as it is stored."""
         return self.api.get(f"{PATH}/{name}")
 
-    def report(self, name: str, status: Json | None, manager: str = "agent", query: str = "") -> Json:
+    def report(self, name: str, status: Json, manager: str = "agent") -> Json:
         """Server-side apply of a status. Raises ApiError if it is refused."""
-        path = f"{PATH}/{name}/status?fieldManager={manager}{query}"
+        path = f"{PATH}/{name}/status?fieldManager={manager}"
         return self.api.patch(path, gpu_node(name) | {"status": status}, APPLY)
 
-    def refusal(self, name: str, status: Json | None) -> str:
+    def refusal(self, name: str, status: Json) -> str:
         """The API server's objection to a status; empty if it would accept it. Nothing is written."""
-        try:
-            self.report(name, status, query="&dryRun=All")
-        except ApiError as error:
-            return str(error)
-        return ""
+        path = f"{PATH}/{name}/status?fieldManager=agent&dryRun=All"
+        return self.api.refusal("PATCH", path, gpu_node(name) | {"status": status}, APPLY)
 
     def close(self) -> None:
         """Remove everything that was created."""
         for name in self._names:
             self.api.delete(f"{PATH}/{name}")
-
-
-def install(plane: ControlPlane) -> Json:
-    """Apply the CRD and wait until GPUNodes can be written; its conditions by type."""
-    plane.kubectl("apply", "--server-side", "--validate=strict", "--warnings-as-errors", "-f", CRD)
-
-    def established() -> Json | None:
-        conditions = plane.api.get(_DEFINITION)["status"]["conditions"]
-        found = {condition["type"]: condition["status"] for condition in conditions or ()}
-        return found if found.get("Established") == "True" else None
-
-    found = eventually(established, "the CRD is established")
-    # Discovery and the schema of server-side apply follow the condition by a moment.
-    eventually(
-        lambda: "gpunodes" in plane.kubectl("api-resources", "--api-group=gpu.scheduler-ext.io"), "discovery"
-    )
-    return found
 
 
 def gpu_node(name: str) -> Json:

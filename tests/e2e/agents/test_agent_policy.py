@@ -4,39 +4,23 @@ annotation, a new label and the end of a startup taint.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.agent.nvml_mock.presets import t4
 from tests.e2e.agents.gpu_host import NAMESPACE, GpuHost
 from tests.e2e.agents.gpunode_api import API_VERSION
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
-from tests.e2e.cluster.api import APPLY, JSON_PATCH, Api, ApiError, Json, eventually
+from tests.e2e.cluster.api import APPLY, JSON_PATCH, MERGE, Api, ApiError, Json, eventually
 from tests.e2e.workload import Workload
 from tests.kube_objects import gpu
 
 APPLIED = "fieldManager=scheduler-ext-agent&force=true"
 UNCORDONED = {"annotations": {"gpu.scheduler-ext.io/cordoned": ""}}
 AGENT = "gpu.scheduler-ext.io/agent"
-LABELLED = {AGENT: "true"}
 NUDGED = {"gpu.scheduler-ext.io/inventory-changed": "now"}
 STATUS = {"devices": [{"uuid": "GPU-x", "index": 0, "memory": {"totalMiB": 1}}]}
-
-
-def token(api: Api, namespace: str, account: str, pod: Json | None) -> Api:
-    """The API as a ServiceAccount: with a token as requested by the kubelet, or with one that belongs to no
-    pod.
-    """
-    spec: Json = {"expirationSeconds": 600}
-    if pod is not None:
-        meta = pod["metadata"]
-        spec["boundObjectRef"] = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "name": meta["name"],
-            "uid": meta["uid"],
-        }
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-    return api.as_user(api.create(path, {"spec": spec})["status"]["token"])
 
 
 @pytest.fixture
@@ -50,8 +34,14 @@ def host(workload: Workload) -> GpuHost:
 def agent(host: GpuHost) -> Api:
     """The API as the agent of that host."""
     api = host.workload.api
-    pod = api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{host.agent().name}")
-    return token(api, NAMESPACE, "gpu-scheduler-agent", pod)
+    meta = api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{host.agent().name}")["metadata"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
+    return api.as_account(NAMESPACE, "gpu-scheduler-agent", **pod)
+
+
+@pytest.fixture
+def extender(workload: Workload) -> Api:
+    return workload.api.as_account("gpu-scheduler", "gpu-scheduler-extender")
 
 
 def apply(api: Api, name: str, subresource: str = "", **fields: Json) -> None:
@@ -78,7 +68,7 @@ def test_an_agent_does_not_report_on_another_node(
 
 
 def test_a_token_of_no_pod_reports_on_no_node(workload: Workload, host: GpuHost) -> None:
-    stolen = token(workload.api, NAMESPACE, "gpu-scheduler-agent", None)
+    stolen = workload.api.as_account(NAMESPACE, "gpu-scheduler-agent")
     with pytest.raises(ApiError, match="may write the GPUNode of that node only"):
         apply(stolen, host.name, "/status", status=STATUS)
 
@@ -105,101 +95,64 @@ def test_an_agent_does_not(host: GpuHost, agent: Api, metadata: Json, said: str)
         apply(agent, host.name, metadata={"name": host.name, **metadata})
 
 
-def test_an_agent_has_no_other_right(host: GpuHost, agent: Api) -> None:
-    with pytest.raises(ApiError, match='cannot delete resource "gpunodes"'):
-        agent.delete(f"{GPU_NODES}/{host.name}")
-    with pytest.raises(ApiError, match='cannot list resource "nodes"'):
-        agent.items("/api/v1/nodes")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({"spec": {"unschedulable": True}}, id="cordon it"),
-        pytest.param({"metadata": {"annotations": {"a": "b"}}}, id="annotate it otherwise"),
-        pytest.param({"metadata": {"annotations": {"kept": None}}}, id="take an annotation away"),
-    ],
-)
-def test_the_extender_changes_nothing_else_of_a_node(workload: Workload, change: Json) -> None:
-    extender = token(workload.api, "gpu-scheduler", "gpu-scheduler-extender", None)
-    node = f"/api/v1/nodes/{workload.add_whole('whole', 1)}"
-    workload.api.patch(node, {"metadata": {"annotations": {"kept": "1"}}})
-    with pytest.raises(ApiError, match="may change one annotation of a Node") as refused:
-        extender.patch(node, change)
-    assert refused.value.status == 403
-    extender.patch(node, {"metadata": {"annotations": NUDGED}})
-
-
-@pytest.mark.parametrize(
-    ("before", "change"),
-    [
-        pytest.param({}, LABELLED | {"a": "b"}, id="add another one beside its own"),
-        pytest.param({}, {AGENT: "yes"}, id="give its own another value"),
-        pytest.param({AGENT: "false"}, LABELLED, id="overrule an administrator"),
-        pytest.param(LABELLED, {AGENT: None}, id="remove its own label"),
-        pytest.param({"kept": "1"}, {"kept": "2"}, id="change another label"),
-    ],
-)
-def test_the_extender_does_not(workload: Workload, before: Json, change: Json) -> None:
-    extender = token(workload.api, "gpu-scheduler", "gpu-scheduler-extender", None)
-    node = f"/api/v1/nodes/{workload.add_node('plain', {}, labels=before)}"
-    labels = workload.api.get(node)["metadata"]["labels"]
-    with pytest.raises(ApiError, match="may add one label to a Node") as refused:
-        extender.patch(node, {"metadata": {"labels": change}})
-    assert refused.value.status == 403
-    assert workload.api.get(node)["metadata"]["labels"] == labels
-
-
-def test_the_extender_labels_a_node_once_and_may_still_annotate_it(workload: Workload) -> None:
-    extender = token(workload.api, "gpu-scheduler", "gpu-scheduler-extender", None)
-    node = f"/api/v1/nodes/{workload.add_node('plain', {}, labels={'kept': '1'})}"
-    for _ in range(2):
-        extender.patch(node, {"metadata": {"labels": LABELLED, "annotations": NUDGED}})
-    found = workload.api.get(node)["metadata"]["labels"]
-    assert {key: found[key] for key in (AGENT, "kept")} == LABELLED | {"kept": "1"}
-
-
 STARTING = {"key": "gpu.scheduler-ext.io/starting", "value": "true", "effect": "NoSchedule"}
 KEPT = {"key": "example.com/kept", "effect": "NoExecute"}
+END = {"op": "remove", "path": "/spec/taints/0"}
+
+
+def label(key: str, value: str | None) -> Json:
+    """A change of a label of a Node, with an annotation that the extender may write."""
+    return {"metadata": {"labels": {key: value}, "annotations": NUDGED}}
 
 
 @pytest.mark.parametrize(
-    ("before", "change"),
+    ("labels", "taints", "change"),
     [
-        pytest.param([KEPT], [{"op": "remove", "path": "/spec/taints/0"}], id="another taint"),
+        pytest.param({}, [], {"spec": {"unschedulable": True}}, id="cordon it"),
+        pytest.param({}, [], {"metadata": {"annotations": {"a": "b"}}}, id="annotate it otherwise"),
+        pytest.param({}, [], {"metadata": {"annotations": {"kept": None}}}, id="take an annotation away"),
+        pytest.param({}, [], label("a", "b"), id="add another label"),
+        pytest.param({}, [], label(AGENT, "yes"), id="give its label another value"),
+        pytest.param({AGENT: "false"}, [], label(AGENT, "true"), id="overrule an administrator"),
+        pytest.param({AGENT: "true"}, [], label(AGENT, None), id="remove its label"),
+        pytest.param({"kept": "1"}, [], label("kept", "2"), id="change another label"),
+        pytest.param({}, [KEPT], [END], id="remove another taint"),
         pytest.param(
+            {},
             [STARTING],
             [{"op": "replace", "path": "/spec/taints/0/key", "value": "a"}],
-            id="a taint in exchange for another",
+            id="exchange the startup taint for another",
         ),
         pytest.param(
+            {},
             [STARTING],
-            [
-                {"op": "remove", "path": "/spec/taints/0"},
-                {"op": "add", "path": "/spec/unschedulable", "value": True},
-            ],
-            id="the startup taint with a cordon",
+            [END, {"op": "add", "path": "/spec/unschedulable", "value": True}],
+            id="cordon a node with the end of the startup taint",
         ),
     ],
 )
-def test_the_extender_removes_no_other_taint(
-    workload: Workload, before: list[Json], change: list[Json]
+def test_the_extender_does_not(
+    workload: Workload, extender: Api, labels: Json, taints: list[Json], change: Json | list[Json]
 ) -> None:
-    extender = token(workload.api, "gpu-scheduler", "gpu-scheduler-extender", None)
     # Without a report, the running extender leaves the startup taint where it is.
-    node = f"/api/v1/nodes/{workload.add_node('plain', {})}"
-    workload.api.patch(node, {"spec": {"taints": before}})
-    with pytest.raises(ApiError, match="may change one annotation of a Node") as refused:
-        extender.patch(node, change, JSON_PATCH)
-    assert refused.value.status == 403
+    node = f"/api/v1/nodes/{workload.add_node('plain', {}, labels=labels)}"
+    workload.api.patch(node, {"metadata": {"annotations": {"kept": "1"}}, "spec": {"taints": taints}})
+    refusal = extender.refusal("PATCH", node, change, JSON_PATCH if isinstance(change, list) else MERGE)
+    assert refusal.startswith("403 Forbidden")
+    assert re.search("may (change one annotation of|add one label to) a Node", refusal)
 
 
-def test_the_extender_may_remove_the_startup_taint_alone(workload: Workload) -> None:
-    extender = token(workload.api, "gpu-scheduler", "gpu-scheduler-extender", None)
-    node = f"/api/v1/nodes/{workload.add_node('plain', {})}"
+def test_the_extender_may_label_and_annotate_a_node_and_end_its_startup_taint(
+    workload: Workload, extender: Api
+) -> None:
+    node = f"/api/v1/nodes/{workload.add_node('plain', {}, labels={'kept': '1'})}"
     workload.api.patch(node, {"spec": {"taints": [STARTING, KEPT]}})
-    extender.patch(node, [{"op": "remove", "path": "/spec/taints/0"}], JSON_PATCH)
-    assert [each["key"] for each in workload.api.get(node)["spec"]["taints"]] == [KEPT["key"]]
+    for _ in range(2):
+        extender.patch(node, label(AGENT, "true"))
+    extender.patch(node, [END], JSON_PATCH)
+    found = workload.api.get(node)
+    assert {key: found["metadata"]["labels"][key] for key in (AGENT, "kept")} == {AGENT: "true", "kept": "1"}
+    assert [each["key"] for each in found["spec"]["taints"]] == [KEPT["key"]]
 
 
 def test_the_running_extender_removes_it_when_report_and_plugin_are_there(workload: Workload) -> None:

@@ -4,57 +4,55 @@ faults.
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
+from scheduler_ext.core.node.node_labels import AGENT_LABEL
 from tests.agent.fake_kubelet import devices, pod
-from tests.agent.nvml_mock.presets import a100_80gb_mig, h100, t4
+from tests.agent.nvml_mock.presets import h100, t4
 from tests.e2e.agents.gpu_host import NAMESPACE, GpuHost
-from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
-from tests.e2e.cluster.api import ApiError, Json, eventually
-from tests.e2e.cluster.control_plane import ControlPlane
-from tests.e2e.cluster.running_pod import RunningPod
+from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION
 
 ONE = {"nvidia.com/gpu": "1"}
-QUICK = "--stuck-after=2s"
+OF_KUBEADM = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
-def test_a_gpu_node_gets_an_agent_which_writes_its_gpunode(workload: Workload) -> None:
-    host = GpuHost(workload, "gpus", a100_80gb_mig(0), t4(1))
-    found = host.await_report()
-    node = workload.api.get(f"/api/v1/nodes/{host.name}")
-    (owner,) = found["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"], owner["uid"]) == ("Node", host.name, node["metadata"]["uid"])
-    status = found["status"]
-    assert [device["model"] for device in status["devices"]] == ["A100-80GB", "T4"]
-    assert status["summary"]["gpus"] == 2
-    instances = status["devices"][0]["mig"]["instances"]
-    assert {(each["profile"], each["start"]) for each in instances} == {
-        ("3g.40gb", 4),
-        ("1g.10gb", 0),
-        ("1g.10gb+me", 1),
+def labels(workload: Workload, node: str) -> Json:
+    found: Json = workload.api.get(f"/api/v1/nodes/{node}")["metadata"]["labels"]
+    return found
+
+
+def reasons(workload: Workload, node: str) -> list[str]:
+    """The reasons of the Events about a node."""
+    found = workload.api.items(EVENTS, fieldSelector=f"regarding.name={node}")
+    return [str(each["reason"]) for each in found]
+
+
+def test_plain_nodes_get_agents_without_a_command(workload: Workload) -> None:
+    """A pod that names a model then finds its GPU, though no label states the model."""
+    hosts = {
+        name: GpuHost(workload, name, gpus(0), labels=OF_KUBEADM) for name, gpus in (("h", h100), ("t", t4))
     }
-    assert {entry["manager"] for entry in found["metadata"]["managedFields"]} == {"scheduler-ext-agent"}
-
-
-def test_a_pod_goes_where_the_agents_saw_its_gpu(workload: Workload) -> None:
-    hosts = {"h100": GpuHost(workload, "h100", h100(0)), "t4": GpuHost(workload, "t4", t4(0))}
+    cpu = workload.add_node("cpu", {}, labels=OF_KUBEADM)
+    kept = workload.add_node("kept", ONE, labels=OF_KUBEADM | {AGENT_LABEL: "false"})
     for host in hosts.values():
-        host.await_report()
-    wish = {f"{ANNOTATION}model": "H100"}
-    assert workload.place(workload.pod(ONE, annotations=wish)) == hosts["h100"].name
-
-
-def lose(host: GpuHost) -> None:
-    """Its first GPU falls off the bus."""
-    host.machine.events.append((79, host.machine.gpus[0].uuid))
-    host.machine.write()
+        report = host.await_report()
+        assert report["status"]["summary"]["gpus"] == 1
+        assert {each["manager"] for each in report["metadata"]["managedFields"]} == {"scheduler-ext-agent"}
+        assert labels(workload, host.name) == OF_KUBEADM | {
+            "kubernetes.io/hostname": host.name,
+            AGENT_LABEL: "true",
+        }
+        assert reasons(workload, host.name) == ["GPUNodeLabelled"]
+    for model, name in (("H100", "h"), ("T4", "t")):
+        wish = {f"{ANNOTATION}model": model}
+        assert workload.place(workload.pod(ONE, annotations=wish)) == hosts[name].name
+    assert AGENT_LABEL not in labels(workload, cpu)
+    assert labels(workload, kept)[AGENT_LABEL] == "false"
+    agents = workload.api.items(f"/api/v1/namespaces/{NAMESPACE}/pods")
+    assert not {cpu, kept} & {each["spec"].get("nodeName") for each in agents}
 
 
 def health(host: GpuHost) -> Json:
@@ -62,102 +60,22 @@ def health(host: GpuHost) -> Json:
     return found
 
 
-def await_unhealthy(workload: Workload, host: GpuHost) -> None:
-    """Wait until every extender has the report: until then, the GPU takes a pod."""
-
-    def counted() -> bool:
-        installation = workload.installation
-        return all(
-            installation.metric_of(each, "gpu_extender_gpus_unhealthy", hostname=host.name) == 1
-            for each in installation.pods()
-        )
-
-    eventually(counted, f"every extender knows that the GPU of {host.name} is sick")
-
-
-def test_a_sick_gpu_takes_no_pod(workload: Workload) -> None:
+def test_an_agent_that_is_killed_goes_on_where_it_was(workload: Workload) -> None:
+    """Neither silence nor a new agent heals a broken GPU."""
     host = GpuHost(workload, "h100", h100(0))
     host.await_report()
-    lose(host)
+    host.machine.events.append((48, "GPU-h100-0"))
+    host.machine.write()
     eventually(lambda: health(host)["state"] == "Unhealthy", "the agent says that it is sick")
-    assert health(host)["reason"].startswith("XID 79")
-    await_unhealthy(workload, host)
-    name = workload.create(workload.pod(ONE))
-    event = workload.await_event(name, "FailedScheduling")
-    assert "unhealthy GPUs" in event["note"]
-
-
-def test_an_agent_that_is_killed_goes_on_where_it_was(workload: Workload) -> None:
-    host = GpuHost(workload, "t4", t4(0))
-    before = host.await_report()["status"]
-    container = host.agent().containers["agent"]
-    assert container.child is not None
-    container.child.kill()
+    before = host.report()["status"]
+    host.agent().containers["agent"].kill()
     # It writes when it starts, whatever it reported before.
     after = eventually(
         lambda: (now := host.report()["status"])["sequence"] > before["sequence"] and now, "it writes again"
     )
     assert after["bootID"] == before["bootID"]
     assert after["devices"][0]["uuid"] == before["devices"][0]["uuid"]
-
-
-def test_neither_silence_nor_a_new_agent_heals_a_broken_gpu(workload: Workload) -> None:
-    host = GpuHost(workload, "h100", h100(0))
-    host.await_report()
-    host.machine.events.append((48, "GPU-h100-0"))
-    host.machine.write()
-    eventually(lambda: health(host)["state"] == "Unhealthy", "the agent says that it is sick")
-    before = host.report()["status"]["sequence"]
-    container = host.agent().containers["agent"]
-    assert container.child is not None
-    container.child.kill()
-    eventually(lambda: host.report()["status"]["sequence"] > before, "a new agent writes")
     assert health(host)["reason"] == "XID 48: double-bit ECC error; needs a GPU reset"
-
-
-def test_an_agent_whose_loop_stands_still_is_started_again(workload: Workload) -> None:
-    host = GpuHost(workload, "t4", t4(0))
-    with a_quick_probe(workload.installation.plane):
-        patient = eventually(lambda: quickly_probed(host), "the agent has the new probe", 60.0)
-        before = host.await_report()["status"]["sequence"]
-        container = patient.containers["agent"]
-        assert container.child is not None
-        # A driver that answers slowly is not restarted.
-        host.machine.delays_us = {"nvmlDeviceGetMemoryInfo_v2": 500_000}
-        host.machine.write()
-        eventually(lambda: host.machine.calls()["nvmlDeviceGetMemoryInfo_v2"] > 3, "it goes on")
-        assert container.restarts == 0
-        os.kill(container.child.pid, signal.SIGSTOP)
-        eventually(lambda: container.restarts == 1, "it is started again", 60.0)
-        eventually(lambda: host.report()["status"]["sequence"] > before, "it reports again")
-
-
-@contextmanager
-def a_quick_probe(plane: ControlPlane) -> Iterator[None]:
-    """The DaemonSet's own, for an agent that counts as stuck after two seconds instead of two minutes."""
-    container = "/spec/template/spec/containers/0"
-    changes = [
-        {"op": "add", "path": f"{container}/args/-", "value": QUICK},
-        {"op": "replace", "path": f"{container}/livenessProbe/periodSeconds", "value": 1},
-        {"op": "replace", "path": f"{container}/livenessProbe/initialDelaySeconds", "value": 10},
-    ]
-    agents = ("-n", NAMESPACE, "daemonset/gpu-scheduler-agent")
-    plane.kubectl("patch", *agents, "--type=json", "-p", json.dumps(changes))
-    try:
-        yield
-    finally:
-        plane.kubectl("rollout", "undo", *agents)
-
-
-def quickly_probed(host: GpuHost) -> RunningPod | None:
-    pod = host.agent()
-    try:
-        made = host.workload.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod.name}")
-    except ApiError:
-        # The previous agent, which has just ended.
-        return None
-    (container,) = made["spec"]["containers"]
-    return pod if QUICK in container["args"] else None
 
 
 def test_a_recreated_node_is_reported_again(workload: Workload) -> None:
@@ -172,14 +90,6 @@ def test_a_recreated_node_is_reported_again(workload: Workload) -> None:
 
     assert after != before
     eventually(lambda: owner() == after, "its GPUNode belongs to the new Node", 90.0)
-
-
-def test_a_deleted_gpunode_comes_back(workload: Workload) -> None:
-    host = GpuHost(workload, "t4", t4(0))
-    before = host.await_report()["metadata"]["uid"]
-    workload.api.delete(f"{GPU_NODES}/{host.name}")
-    lose(host)
-    eventually(lambda: host.report() and host.report()["metadata"]["uid"] != before, "it is written again")
 
 
 def test_holders_come_from_the_kubelet(workload: Workload) -> None:

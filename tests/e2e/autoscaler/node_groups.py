@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.e2e.cluster.api import Json
-from tests.e2e.workload import GFD, TAINT
-from tests.kube_objects import SHARE, gpu
+from tests.e2e.workload import GFD, MIG_HALF, TAINT, discovered, halves
+from tests.kube_objects import gpu
 
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 NODE_POOL = "karpenter.sh/nodepool"
 SPOT, ON_DEMAND = "spot", "on-demand"
-WHOLE, SHARES = "whole", "memory-shares"
+WHOLE, SHARES, MIG = "whole", "memory-shares", "mig"
 _GPU = "nvidia.com/gpu"
 _ZONE = "test-zone-a"
 
@@ -26,12 +26,11 @@ class Machine:
     model: str
     gpus: int
     price: float
-    cpu: int = 32
 
     @property
     def room(self) -> dict[str, str]:
         """What a kubelet finds there without a device plugin."""
-        return {"cpu": str(self.cpu), "memory": "256Gi", "ephemeral-storage": "200Gi", "pods": "110"}
+        return {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "200Gi", "pods": "110"}
 
     def as_instance_type(self) -> Json:
         """In the form of the file of Karpenter's kwok provider. A cloud states the GPUs of its machines."""
@@ -53,78 +52,43 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Machines of one type whose GPUs are handed out in one way: WHOLE, SHARES, or by a MIG profile, of which
-    each GPU has `instances`.
-    """
+    """Machines of one type whose GPUs are handed out in one way: WHOLE, SHARES, or MIG, in halves."""
 
     name: str
     machine: Machine
     kind: str = WHOLE
-    instances: int = 1
     capacity_type: str = SPOT
-
-    @property
-    def resource(self) -> str:
-        """What its pods request."""
-        return {WHOLE: _GPU, SHARES: SHARE}.get(self.kind, f"nvidia.com/mig-{self.kind}")
-
-    @property
-    def gpu_mib(self) -> int:
-        """The memory of one GPU that may be promised: shares leave a tenth free."""
-        total = GFD[self.machine.model][1]
-        return total - total // 10 if self.kind == SHARES else total
-
-    @property
-    def amount(self) -> int:
-        """How much of `resource` a node has."""
-        each = {WHOLE: 1, SHARES: self.gpu_mib}.get(self.kind, self.instances)
-        return self.machine.gpus * each
 
     @property
     def plugin_resources(self) -> dict[str, str]:
         """What the device plugin adds; for shares, the extender adds its own."""
-        return {} if self.kind == SHARES else {self.resource: str(self.amount)}
+        gpus = self.machine.gpus
+        return {WHOLE: {_GPU: str(gpus)}, SHARES: {}, MIG: {MIG_HALF: str(2 * gpus)}}[self.kind]
 
     @property
-    def discovered_labels(self) -> dict[str, str]:
+    def discovered_labels(self) -> Json:
         """What GPU Feature Discovery adds."""
-        product, total_mib = GFD[self.machine.model]
-        return {
-            "nvidia.com/gpu.product": product,
-            "nvidia.com/gpu.memory": str(total_mib),
-            "nvidia.com/gpu.count": str(self.machine.gpus),
-        }
+        return discovered(self.machine.model, self.machine.gpus)
 
     def devices(self, node: str) -> list[Json]:
         """The GPUs of a node as its agent reports them."""
-        total_mib = GFD[self.machine.model][1]
+        model = self.machine.model
         uuids = [f"GPU-{node[-20:]}-{index}" for index in range(self.machine.gpus)]
-        return [
-            gpu(index, uuid, total=total_mib, model=self.machine.model, **self._mig(uuid))
-            for index, uuid in enumerate(uuids)
-        ]
-
-    def _mig(self, uuid: str) -> Json:
-        if self.kind in (WHOLE, SHARES):
-            return {}
-        size = 8 // self.instances
-        instances = [
-            {"uuid": f"MIG-{uuid}-{number}", "profile": self.kind, "start": number * size, "size": size}
-            for number in range(self.instances)
-        ]
-        return {"mig": {"enabled": True, "gridSize": 8, "instances": instances}}
+        devices = [gpu(index, uuid, total=GFD[model][1], model=model) for index, uuid in enumerate(uuids)]
+        if self.kind == MIG:
+            return [each | {"mig": halves(each["uuid"])} for each in devices]
+        return devices
 
     def row(self) -> Json:
         """The group in the table of `scheduler-ext autoscaler-config`."""
-        is_mig = self.kind not in (WHOLE, SHARES)
         return {
             "name": self.name,
             "instanceTypes": [self.machine.name],
             "model": self.machine.model,
             "gpusPerNode": self.machine.gpus,
             "memoryMiB": GFD[self.machine.model][1],
-            "handOut": "mig" if is_mig else self.kind,
-            **({"mig": {"profiles": {self.kind: self.instances}}} if is_mig else {}),
+            "handOut": self.kind,
+            **({"mig": {"profiles": {"3g.40gb": 2}}} if self.kind == MIG else {}),
             "capacityType": self.capacity_type,
             "max": 20,
             "taints": [TAINT],

@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.autoscaler.market import Market, open_market, overlay
 from tests.e2e.autoscaler.node_groups import (
     CAPACITY_TYPE,
+    MIG,
     NODE_POOL,
     ON_DEMAND,
     SHARES,
@@ -21,13 +22,13 @@ from tests.e2e.autoscaler.node_groups import (
 )
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.shares.share_workload import ShareWorkload
+from tests.e2e.workload import MIG_HALF
 from tests.held import DEVICES
 from tests.kube_objects import ANNOTATION, SHARE, holder
 
 pytestmark = pytest.mark.release
 
 GPU = "nvidia.com/gpu"
-HALF = "nvidia.com/mig-3g.40gb"
 T4 = Machine("g-t4-1", "T4", 1, 0.5)
 A100 = Machine("g-a100-2", "A100-80GB", 2, 8.0)
 H100 = Machine("g-h100-4", "H100-80GB", 4, 40.0)
@@ -38,7 +39,7 @@ GROUPS = {
         NodeGroup("a100", A100, capacity_type=ON_DEMAND),
         NodeGroup("a100-spot", A100),
         NodeGroup("h100", H100),
-        NodeGroup("mig", A100, "3g.40gb", 2),
+        NodeGroup("mig", A100, MIG),
         NodeGroup("shares", A100, SHARES),
     )
 }
@@ -66,19 +67,18 @@ def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
 @pytest.fixture(scope="module")
 def stocked(market: Market) -> Iterator[Counter[str]]:
     """Pods of all kinds that arrived on a cluster without GPU nodes, and the nodes that were bought."""
-    workload = ShareWorkload(market.installation)
-    market.run(workload, mixed(workload))
-    yield market.bought()
-    workload.close()
+    with ShareWorkload(market.installation) as workload:
+        market.run_all(workload, mixed(workload))
+        yield market.bought()
     market.clear()
 
 
 @pytest.fixture
 def workload(market: Market, stocked: Counter[str]) -> Iterator[ShareWorkload]:
     """Further pods; nodes that were bought for them are returned."""
-    workload, before = ShareWorkload(market.installation), market.claims()
-    yield workload
-    workload.close()
+    before = market.claims()
+    with ShareWorkload(market.installation) as workload:
+        yield workload
     market.clear(before)
 
 
@@ -98,8 +98,8 @@ def mixed(workload: ShareWorkload) -> list[Json]:
         # The machines of `mig` and `shares` have such GPUs as well, and hand out none of them whole.
         *asking(workload, 2, 7, {GPU: "1"}, **model("A100-80GB"), **spot),
         *asking(workload, 2, 12, {GPU: "2"}, **model("H100-80GB")),
-        *asking(workload, 2, 4, {HALF: "1"}),
-        *asking(workload, 1, 8, {HALF: "2"}),
+        *asking(workload, 2, 4, {MIG_HALF: "1"}),
+        *asking(workload, 1, 8, {MIG_HALF: "2"}),
         *asking(workload, 6, 2, {SHARE: "30000"}),
     ]
 
@@ -119,19 +119,24 @@ def test_pods_that_arrive_while_a_node_starts_wait_for_it(market: Market, worklo
     pods = asking(workload, 4, 4, {GPU: "1"}, **model("H100-80GB"))
     workload.create(pods[0])
     eventually(lambda: market.bought(before), "a node is bought")
-    market.run(workload, pods[1:])
+    market.run_all(workload, pods[1:])
     assert market.bought(before) == {"h100": 1}
 
 
 def make_gpus_sick(market: Market, workload: ShareWorkload) -> None:
     """Buy an H100 node whose two free GPUs become sick, of which its device plugin knows nothing."""
     (pod,) = asking(workload, 1, 20, {GPU: "2"}, **model("H100-80GB"))
-    (name,) = market.run(workload, [pod])
+    (name,) = market.run_all(workload, [pod])
     node = workload.await_node(name)
     for index in (0, 1):
-        market.nodes.change(node, index, holders=[holder(name, workload.namespace)])
+        market.change(node, index, holders=[holder(name, workload.namespace)])
     for index in (2, 3):
-        market.nodes.change(node, index, health=SICK)
+        market.change(node, index, health=SICK)
+
+
+def nodes_of(market: Market, group: str) -> list[str]:
+    nodes = market.api.items("/api/v1/nodes", labelSelector=f"{NODE_POOL}={group}")
+    return [each["metadata"]["name"] for each in nodes]
 
 
 def use_memory_unaccounted(market: Market) -> None:
@@ -139,10 +144,10 @@ def use_memory_unaccounted(market: Market) -> None:
     pods = market.api.items("/api/v1/pods")
     shared = {pod["metadata"].get("annotations", {}).get(f"{DEVICES}main") for pod in pods}
     used = {"totalMiB": 81920, "usedMiB": 60000, "unaccountedMiB": 60000}
-    for node in market.nodes.names("shares"):
+    for node in nodes_of(market, "shares"):
         for device in GROUPS["shares"].devices(node):
             if device["uuid"] not in shared:
-                market.nodes.change(node, device["index"], memory=used)
+                market.change(node, device["index"], memory=used)
 
 
 def refused_pods(market: Market, workload: ShareWorkload) -> dict[str, str]:
@@ -158,28 +163,23 @@ def refused_pods(market: Market, workload: ShareWorkload) -> dict[str, str]:
     }
     for reason, group in ((SICKNESS, "h100"), (MEMORY, "shares")):
         # A pod that is judged before the change is known would be bound.
-        known = partial(installation.refuses, pods[reason], market.nodes.names(group))
+        known = partial(installation.refuses, pods[reason], nodes_of(market, group))
         eventually(known, f"every extender knows: {reason}", 60.0)
     names = {reason: workload.create(pod) for reason, pod in pods.items()}
 
-    def messages() -> dict[str, str]:
-        return {reason: workload.unscheduled(name).get("message", "") for reason, name in names.items()}
-
-    def all_refused() -> bool:
-        return all(reason in message for reason, message in messages().items())
-
-    try:
-        eventually(all_refused, "each pod is refused for its reason", 120.0)
-    except AssertionError as error:
-        raise AssertionError(f"{error}: {messages()}") from None
+    for reason, name in names.items():
+        eventually(
+            lambda said=reason, each=name: said in workload.unscheduled(each).get("message", ""),  # type: ignore[misc]
+            f"{name} is refused: {reason}",
+            120.0,
+        )
     return names
 
 
 @pytest.fixture(scope="module")
 def refused(market: Market, stocked: Counter[str]) -> Iterator[tuple[ShareWorkload, dict[str, str]]]:
-    workload = ShareWorkload(market.installation)
-    yield workload, refused_pods(market, workload)
-    workload.close()
+    with ShareWorkload(market.installation) as workload:
+        yield workload, refused_pods(market, workload)
 
 
 def test_karpenter_expects_refused_pods_on_existing_nodes_and_buys_none_for_them(
@@ -199,7 +199,7 @@ def test_with_placeholders_karpenter_buys_one_right_node_for_each_refused_pod(
 ) -> None:
     """The last test of the module, because placeholders stay switched on."""
     workload, names = refused
-    market.nodes.plugin_s = 12.0
+    market.plugin_s = 12.0
     before = market.claims()
     market.installation.install(str(overlay(tmp_path / "placeholders", placeholders=True)))
     eventually(lambda: market.waiting(workload, list(names.values())) == [], "all pods run", 120)

@@ -28,9 +28,9 @@ class HelmError(RuntimeError):
     """Helm failed; str() has its message."""
 
 
-def helm(directory: Path, *arguments: str | Path, kubeconfig: Path | None = None) -> str:
+def helm(directory: Path, *arguments: str | Path) -> str:
     """Helm's output, with nothing of the user's own. Raises HelmError."""
-    environment = {"HOME": str(directory), "KUBECONFIG": str(kubeconfig or directory / "none")}
+    environment = {"HOME": str(directory), "KUBECONFIG": str(directory / "none")}
     done = subprocess.run(
         [find_helm(), *map(str, arguments)],
         env={"PATH": os.environ["PATH"], **environment},

@@ -1,20 +1,20 @@
-"""The chart in a real cluster: the commands of its page, beside an installation by kubectl."""
+"""The chart in a real cluster: the commands of its page."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.e2e.chart.helm import NAMESPACE, Key
-from tests.e2e.chart.live_objects import live_objects
+from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
+from tests.e2e.agents.gpunode_api import gpu_node
+from tests.e2e.chart.helm import NAMESPACE
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.binaries import find_helm
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
+from tests.e2e.documented import Reader, running_reader
 from tests.e2e.installation import Installation
 from tests.e2e.workload import Workload
 from tests.kube_objects import GFD_H100
@@ -27,26 +27,32 @@ CHART = "manifests/charts/gpu-scheduler"
 UPGRADE = f"helm upgrade gpu-scheduler {CHART} --values gpu-scheduler.yaml --namespace {NAMESPACE}"
 STANDALONE = (ROOT / "docs" / "tasks" / "standalone.md").read_text()
 CALLS = "gpu_extender_request_duration_seconds_count"
-GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+KINDS = ("gpunodes", "gpureservations")
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 
 
 class Story:
-    """The reader, and the objects that Helm has made."""
+    """The reader of the page."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.installation = Installation(reader.cluster)
-        self.by_helm: dict[str, dict[Key, Any]] = {}
 
     def run(self, heading: str) -> str:
         """The output of a section's commands."""
         return "\n".join(self.reader.run_block(block) for block in blocks(section(PAGE, heading), "sh"))
 
-    def objects(self) -> dict[Key, Any]:
-        """The installed objects."""
-        return live_objects(self.reader.cluster.plane)
+    def objects(self) -> set[str]:
+        """All objects with the label of the installation, of every kind, without those that controllers
+        made.
+        """
+        kubectl = self.reader.cluster.plane.kubectl
+        kinds = kubectl("api-resources", "--verbs=list", "-o", "name").split()
+        chosen = ",".join(each for each in kinds if not each.startswith("events"))
+        told = kubectl("get", chosen, "-A", "-l", "app.kubernetes.io/name=gpu-scheduler", "-o", "json")
+        objects = [each for each in json.loads(told)["items"] if "ownerReferences" not in each["metadata"]]
+        return {f"{each['kind']} {each['metadata']['name']}" for each in objects}
 
     def change(self, values: str) -> None:
         """Upgrade to these values in place of all but the image."""
@@ -81,12 +87,11 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    with running_cluster(tmp_path_factory.mktemp("helm")) as cluster:
+    with running_reader(tmp_path_factory, installs=False) as reader:
         room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
         node = {"metadata": {"name": "h100-1", "labels": GFD_H100}, "status": {"capacity": room}}
-        cluster.plane.api.create("/api/v1/nodes", node)
-        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
-        path = f"{find_helm().parent}:{cluster.plane.binaries.kubectl.parent}:{os.environ['PATH']}"
+        reader.api.create("/api/v1/nodes", node)
+        path = f"{find_helm().parent}:{reader.cluster.plane.binaries.kubectl.parent}:{os.environ['PATH']}"
         reader.environment = {"PATH": path}
         yield Story(reader)
 
@@ -94,7 +99,6 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 def test_it_installs_and_tests_itself(story: Story) -> None:
     told = story.run("## Install")
     assert told.count("Phase:          Succeeded") == 4, "the pod, its Service and its policies"
-    story.by_helm["base"] = story.objects()
     services = story.reader.run_block("kubectl get services,networkpolicies,pods -A -o name")
     assert "gpu-scheduler-test" not in services, "the objects of the test are gone"
 
@@ -137,14 +141,13 @@ def test_it_rolls_back(story: Story) -> None:
     assert story.columns()[0] == "GPUs"
     assert story.packs()
     story.reader.run_block(f"helm -n {NAMESPACE} rollback gpu-scheduler 1")
-    assert story.objects() == story.by_helm["base"]
+    assert not story.packs()
 
 
 @pytest.fixture
 def workload(story: Story) -> Iterator[Workload]:
-    workload = Workload(story.installation)
-    yield workload
-    workload.close()
+    with Workload(story.installation) as workload:
+        yield workload
 
 
 def test_a_value_turns_the_standalone_extender_on(story: Story, workload: Workload) -> None:
@@ -161,52 +164,24 @@ def test_a_value_turns_the_standalone_extender_on(story: Story, workload: Worklo
 
 def test_a_value_turns_shares_on(story: Story) -> None:
     story.change("shares: {enabled: true}")
-    story.by_helm["shares"] = story.objects()
-    assert ("MutatingAdmissionPolicy", "", "gpu-scheduler-shares") in story.by_helm["shares"]
+    assert "MutatingAdmissionPolicy gpu-scheduler-shares" in story.objects()
 
 
 def test_uninstalling_keeps_the_reports_and_running_pods(story: Story) -> None:
-    report = {
-        "apiVersion": "gpu.scheduler-ext.io/v1alpha1",
-        "kind": "GPUNode",
-        "metadata": {"name": "h100-1"},
-    }
-    story.reader.api.create(GPU_NODES, report)
+    story.reader.api.create(GPU_NODES, gpu_node("h100-1"))
     uninstall, everything = blocks(section(PAGE, "## Uninstall"), "sh")
     story.reader.run_block(uninstall)
-    kept = {
-        ("CustomResourceDefinition", "", "gpunodes.gpu.scheduler-ext.io"),
-        ("CustomResourceDefinition", "", "gpureservations.gpu.scheduler-ext.io"),
-        ("Namespace", "", NAMESPACE),
-    }
-    eventually(lambda: story.objects().keys() == kept, "the other objects are gone", 60)
+    definitions = (f"CustomResourceDefinition {kind}.gpu.scheduler-ext.io" for kind in KINDS)
+    kept = {*definitions, f"Namespace {NAMESPACE}"}
+    eventually(lambda: story.objects() == kept, "the other objects are gone", 60)
     assert [each["metadata"]["name"] for each in story.reader.api.items(GPU_NODES)] == ["h100-1"]
     assert story.reader.node_of("three-a100") == "h100-1"
     story.reader.run_block(everything)
     eventually(lambda: not story.objects(), "nothing is left", 60)
 
 
-@pytest.mark.parametrize("overlay", ["base", "shares"])
-def test_kubectl_installs_the_same(story: Story, overlay: str) -> None:
-    """By the kustomization of the README, which names the same images."""
-    if overlay == "base":
-        story.reader.run("README.md", "## Install on a cluster")
-    else:
-        replace = f"s|manifests/base|manifests/overlays/{overlay}|"
-        story.reader.run_block(f"sed -i '{replace}' my-cluster/kustomization.yaml")
-        # kubectl deletes no ConfigMap of earlier content.
-        story.reader.run_block(
-            f"kubectl -n {NAMESPACE} delete configmaps -l app.kubernetes.io/name={NAMESPACE}"
-        )
-        story.reader.run_block("kubectl apply --server-side -k my-cluster")
-    ours, theirs = story.by_helm[overlay], story.objects()
-    assert ours.keys() == theirs.keys()
-    for key, each in theirs.items():
-        assert ours[key] == each
-
-
 def test_helm_takes_over_from_kubectl(story: Story) -> None:
+    story.reader.run("README.md", "## Install on a cluster")
     story.run("## From kustomize to Helm")
-    assert story.objects() == story.by_helm["shares"]
     names = [each["metadata"]["name"] for each in story.reader.api.items(CONFIG_MAPS)]
     assert [name for name in names if "config" in name] == ["gpu-scheduler-config"]

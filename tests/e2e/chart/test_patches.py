@@ -12,20 +12,13 @@ from tests.e2e.chart.helm import MANIFESTS, assert_equal, kustomized, of_chart, 
 from tests.manifests.objects import Json
 from tests.pages import ROOT, blocks
 
-BASE, SHARES = "base", "overlays/shares"
+BASE: Json = {"resources": ["base"]}
+SHARES: Json = {"resources": ["overlays/shares"]}
 EXTENDER = """apiVersion: config.scheduler-ext.io/v1alpha1
 kind: ExtenderConfiguration
 """
-OWN_CONFIGURATION = {
-    "configMapGenerator": [
-        {
-            "name": "gpu-scheduler-config",
-            "namespace": "gpu-scheduler",
-            "behavior": "merge",
-            "files": ["extender.yaml"],
-        }
-    ]
-}
+CONFIG_MAP = {"name": "gpu-scheduler-config", "namespace": "gpu-scheduler", "behavior": "merge"}
+OWN_CONFIGURATION: Json = {"configMapGenerator": [CONFIG_MAP | {"files": ["extender.yaml"]}]}
 MONITORING = (ROOT / "docs" / "tasks" / "monitoring.md").read_text()
 DIGEST = f"sha256:{'ab' * 32}"
 
@@ -40,11 +33,9 @@ DIGEST = f"sha256:{'ab' * 32}"
                 "shares": {"enabled": True, "cdi": True},
                 "extender": {"config": {"score": {"strategy": "binpack"}, "bind": {"deadline": "3s"}}},
             },
-            {
-                "resources": [SHARES],
-                "components": ["components/without-kube-system", "components/shares-cdi"],
-                **OWN_CONFIGURATION,
-            },
+            SHARES
+            | OWN_CONFIGURATION
+            | {"components": ["components/without-kube-system", "components/shares-cdi"]},
             {
                 "extender.yaml": f"{EXTENDER}score: {{strategy: binpack}}\n"
                 "bind: {enabled: true, deadline: 3s}\n"
@@ -60,13 +51,13 @@ DIGEST = f"sha256:{'ab' * 32}"
                 "placeholders": {"enabled": True},
                 "extender": {"config": {"idle": {"reclaim": {"perHour": 2}}}},
             },
-            {
-                "resources": [BASE],
+            BASE
+            | OWN_CONFIGURATION
+            | {
                 "components": [
-                    *("components/planner", "components/idle-reclaim", "components/gangs"),
-                    *("components/dra-health", "components/placeholders"),
-                ],
-                **OWN_CONFIGURATION,
+                    f"components/{name}"
+                    for name in ("planner", "idle-reclaim", "gangs", "dra-health", "placeholders")
+                ]
             },
             {
                 "extender.yaml": f"{EXTENDER}idle: {{reclaim: {{mode: evict, perHour: 2}}}}\n"
@@ -87,8 +78,8 @@ DIGEST = f"sha256:{'ab' * 32}"
                 },
                 "monitoring": {"enabled": True, "labels": {"release": "kube-prometheus-stack"}},
             },
-            {
-                "resources": [BASE],
+            BASE
+            | {
                 "components": ["components/monitoring"],
                 "images": [
                     {"name": "scheduler-ext", "newName": "registry:5000/a", "digest": DIGEST},
@@ -120,12 +111,9 @@ DIGEST = f"sha256:{'ab' * 32}"
         ),
         pytest.param(
             {"shares": {"enabled": True}, "schedulerName": "my-scheduler"},
-            {
-                "resources": [SHARES],
-                "configMapGenerator": [
-                    OWN_CONFIGURATION["configMapGenerator"][0]
-                    | {"files": ["extender.yaml", "kube-scheduler.yaml"]}
-                ],
+            SHARES
+            | {
+                "configMapGenerator": [CONFIG_MAP | {"files": ["extender.yaml", "kube-scheduler.yaml"]}],
                 "patches": [
                     {
                         "target": {

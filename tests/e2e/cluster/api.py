@@ -109,6 +109,28 @@ class Api:
             if error.status != 404:
                 raise
 
+    def create_namespace(self, name: str, **labels: str) -> None:
+        """A namespace, and the ServiceAccount without which it accepts no pods."""
+        self.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+        accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+        eventually(lambda: self.items(accounts), f"the namespace {name} has its ServiceAccount")
+
+    def as_account(self, namespace: str, account: str, /, **bound_to: str) -> Api:
+        """The same server as a ServiceAccount, with a token that may be bound to an object."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        spec = {"expirationSeconds": 3600, "boundObjectRef": bound_to or None}
+        return self.as_user(self.create(path, {"spec": spec})["status"]["token"])
+
+    def refusal(
+        self, method: str, path: str, body: Json | list[Json], content_type: str = "application/json"
+    ) -> str:
+        """The server's objection to a call; empty if it takes it."""
+        try:
+            self.request(method, path, body, content_type=content_type)
+        except ApiError as error:
+            return str(error)
+        return ""
+
     def text(self, path: str) -> str:
         """A body that is not JSON: /livez, /metrics. Raises ApiError for any answer but 2xx."""
         reply = self._call("GET", path, headers=self._headers("text/plain"))

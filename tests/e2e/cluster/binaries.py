@@ -93,44 +93,37 @@ def find_binaries(minor: str | None = None) -> Binaries:
 
 def find_kubelet_server() -> Path:
     """The server of the tests' kubelet, built if necessary. Raises BinariesError."""
-    sources = [KUBELET_SERVER / name for name in ("go.mod", "go.sum", "main.go")]
-    name = "kubelet-server"
-    return _built(name, sources, (name,), ".", "-s -w", "some seconds, once") / name
+    return _own_program("kubelet-server", KUBELET_SERVER)
 
 
 def find_selector_answers() -> Path:
     """The program with Kubernetes' answers about selectors, built if necessary. Raises BinariesError."""
-    sources = [SELECTOR_ANSWERS / name for name in ("go.mod", "go.sum", "main.go")]
-    name = "selector-answers"
+    return _own_program("selector-answers", SELECTOR_ANSWERS)
+
+
+def _own_program(name: str, folder: Path) -> Path:
+    sources = [folder / source for source in ("go.mod", "go.sum", "main.go")]
     return _built(name, sources, (name,), ".", "-s -w", "a minute, once") / name
 
 
 def find_helm() -> Path:
     """Helm, built if necessary. Raises BinariesError."""
-    sources = [HELM / name for name in ("go.mod", "go.sum")]
-    name = "helm"
-    version = helm_version()
+    version = _required(HELM / "go.mod", "helm.sh/helm/v4")
     flags = f"-s -w -X helm.sh/helm/v4/internal/version.version={version}"
-    return _built(f"{name}-{version}", sources, (name,), "tool", flags, "two minutes, once") / name
-
-
-def helm_version() -> str:
-    """The release of Helm that is built, such as v4.3.1, from its go.mod."""
-    return _required(HELM / "go.mod", "helm.sh/helm/v4")
+    return _tool(f"helm-{version}", HELM, "helm", flags)
 
 
 def find_karpenter() -> Path:
     """Karpenter with its kwok provider, built if necessary. Raises BinariesError."""
-    sources = [KARPENTER / name for name in ("go.mod", "go.sum")]
+    version = _required(KARPENTER / "go.mod", "sigs.k8s.io/karpenter")
     # The package is named after the provider, and so is the program.
-    program = "kwok"
-    name = f"karpenter-{karpenter_version()}"
-    return _built(name, sources, (program,), "tool", "-s -w", "two minutes, once") / program
+    return _tool(f"karpenter-{version}", KARPENTER, "kwok", "-s -w")
 
 
-def karpenter_version() -> str:
-    """The release of Karpenter that is built, such as v1.14.1, from its go.mod."""
-    return _required(KARPENTER / "go.mod", "sigs.k8s.io/karpenter")
+def _tool(name: str, folder: Path, program: str, flags: str) -> Path:
+    """The program of a module's tool."""
+    sources = [folder / source for source in ("go.mod", "go.sum")]
+    return _built(name, sources, (program,), "tool", flags, "two minutes, once") / program
 
 
 def find_module(folder: Path, name: str) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,6 @@ from pathlib import Path
 
 _STOP_S = 10.0
 _TAIL_BYTES = 4000
-_LISTENING = "0A"
 
 
 class ChildError(RuntimeError):
@@ -65,23 +63,6 @@ class Child:
     def tail(self) -> str:
         """The end of the log."""
         return self.log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
-
-    def listening_addresses(self) -> set[tuple[str, int]]:
-        """(address, port) of its listening TCP sockets, from /proc (Linux: proc(5), /proc/net/tcp)."""
-        mine = set()
-        for descriptor in Path(f"/proc/{self.pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                mine.add(os.readlink(descriptor))
-        found = set()
-        for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
-            for line in Path(f"/proc/{self.pid}/net/{table}").read_text().splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == _LISTENING and f"socket:[{fields[9]}]" in mine:
-                    host, _, port = fields[1].partition(":")
-                    # Words of four bytes, each in the machine's order.
-                    packed = b"".join(bytes.fromhex(host[i : i + 8])[::-1] for i in range(0, len(host), 8))
-                    found.add((socket.inet_ntop(family, packed), int(port, 16)))
-        return found
 
     def signal_all(self, number: signal.Signals) -> None:
         """Send a signal to the process and its children, as to a whole container."""

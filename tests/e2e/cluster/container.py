@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.e2e.cluster import unverified
@@ -16,39 +18,28 @@ from tests.e2e.cluster.ports import LOOPBACK, Ports
 _RESTART_S = 1.0
 
 
+@dataclass(eq=False)
 class Container:
-    """`tick` is called several times a second and performs due actions."""
+    """`tick` is called several times a second and performs due actions. `inside` turns a command in the
+    container into one of this machine; `restarted` says whether it starts again after its end.
+    """
 
-    def __init__(
-        self,
-        name: str,
-        command: Callable[[], Sequence[str]],
-        log: Path,
-        env: Mapping[str, str],
-        probes: Mapping[str, Json],
-        ports: Ports,
-        inside: Callable[[Sequence[str]], Sequence[str]],
-        restarted: bool = True,
-    ) -> None:
-        """`inside` turns a command in the container into one of this machine; `restarted` says whether it
-        starts again after its end.
-        """
-        self.name = name
-        self.log = log
-        self.started = False
-        self.ready = False
-        self.restarts = -1
-        self.child: Child | None = None
-        # Of one that is not restarted, after its end.
-        self.exit_code: int | None = None
-        self._restarted = restarted
-        self._command = command
-        self._env = env
-        self._specs = probes
-        self._ports = ports
-        self._inside = inside
-        self._start_at = 0.0
-        self._probes: dict[str, Probe | Unprobed] = {}
+    name: str
+    command: Callable[[], Sequence[str]]
+    log: Path
+    env: Mapping[str, str]
+    probes: Mapping[str, Json]
+    ports: Ports
+    inside: Callable[[Sequence[str]], Sequence[str]]
+    restarted: bool = True
+    started: bool = False
+    ready: bool = False
+    restarts: int = -1
+    child: Child | None = None
+    # Of one that is not restarted, after its end.
+    exit_code: int | None = None
+    _start_at: float = 0.0
+    _probes: dict[str, Probe] = field(default_factory=dict)
 
     def tick(self) -> None:
         """Start it if it does not run, otherwise probe it."""
@@ -76,84 +67,64 @@ class Container:
             self.child.stop(grace_s)
             self.child = None
 
+    def kill(self) -> None:
+        """Kill its process, which runs."""
+        assert self.child is not None
+        self.child.kill()
+
     def _start(self) -> None:
         # It may not be known yet: a Service without a pod has no address.
-        command = self._command()
+        command = self.command()
         self.restarts += 1
-        self.child = Child(self.name, command, self.log, self._env)
-        kinds = ("startupProbe", "livenessProbe", "readinessProbe")
-        # A container without this probe is healthy as long as it runs.
-        self._probes = {
-            kind: self._probe(self._specs[kind]) if kind in self._specs else Unprobed() for kind in kinds
-        }
+        self.child = Child(self.name, command, self.log, self.env)
+        self._probes = {kind: self._probe(spec) for kind, spec in self.probes.items()}
 
     def _probe(self, spec: Json) -> Probe:
         if "exec" in spec:
-            return Probe(spec, ByCommand(self._inside(spec["exec"]["command"]), self._env))
-        return Probe(spec, ByHttp(spec["httpGet"], self._ports))
+            return Probe(spec, partial(_succeeds, self.inside(spec["exec"]["command"]), self.env))
+        get = spec["httpGet"]
+        scheme = get.get("scheme", "HTTP").lower()
+        return Probe(
+            spec, partial(_answers, f"{scheme}://{LOOPBACK}:{self.ports.local(get['port'])}{get['path']}")
+        )
 
     def _ended(self, exit_code: int) -> None:
         self.child = None
-        self.exit_code = None if self._restarted else exit_code
+        self.exit_code = None if self.restarted else exit_code
         self.started = self.ready = False
         self._start_at = time.monotonic() + _RESTART_S
 
-    def _asked(self, kind: str) -> Probe | Unprobed:
-        probe = self._probes[kind]
+    def _asked(self, kind: str) -> Probe:
+        # A container without this probe is healthy as long as it runs.
+        probe = self._probes.setdefault(kind, Probe({}, lambda timeout_s: True))
         probe.ask_if_due()
         return probe
 
 
-class Unprobed:
-    """In the place of a probe that the container does not have."""
-
-    passed = True
-    given_up = False
-
-    def ask_if_due(self) -> None:
-        """Without a probe there is no check."""
-
-
-class ByHttp:
+def _answers(url: str, timeout_s: float) -> bool:
     """An httpGet probe."""
-
-    def __init__(self, get: Json, ports: Ports) -> None:
-        scheme = get.get("scheme", "HTTP").lower()
-        self._url = f"{scheme}://{LOOPBACK}:{ports.local(get['port'])}{get['path']}"
-
-    def passes(self, timeout_s: float) -> bool:
-        try:
-            unverified.get(self._url, timeout_s=timeout_s)
-        except OSError:
-            return False
-        return True
+    try:
+        unverified.get(url, timeout_s=timeout_s)
+    except OSError:
+        return False
+    return True
 
 
-class ByCommand:
+def _succeeds(command: Sequence[str], env: Mapping[str, str], timeout_s: float) -> bool:
     """An exec probe."""
-
-    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
-        self._command = command
-        self._env = env
-
-    def passes(self, timeout_s: float) -> bool:
-        try:
-            done = subprocess.run(
-                self._command, env=self._env, capture_output=True, timeout=timeout_s, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return False
-        return done.returncode == 0
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
 
 
 class Probe:
     """A probe with its own period."""
 
-    def __init__(self, spec: Json, way: ByHttp | ByCommand) -> None:
-        self._way = way
-        self._period_s = spec.get("periodSeconds", 10)
-        self._timeout_s = spec.get("timeoutSeconds", 1)
-        self._failures_allowed = spec.get("failureThreshold", 3)
+    def __init__(self, spec: Json, passes: Callable[[float], bool]) -> None:
+        self._spec = spec
+        self._passes = passes
         self._next = time.monotonic() + spec.get("initialDelaySeconds", 0)
         self._failures = 0
         self.passed = False
@@ -161,12 +132,13 @@ class Probe:
     @property
     def given_up(self) -> bool:
         """Whether it has failed as often as allowed."""
-        return bool(self._failures >= self._failures_allowed)
+        allowed: int = self._spec.get("failureThreshold", 3)
+        return self._failures >= allowed
 
     def ask_if_due(self) -> None:
         """Run the probe if a period has passed since the last time."""
         if time.monotonic() < self._next:
             return
-        self._next = time.monotonic() + self._period_s
-        self.passed = self._way.passes(self._timeout_s)
+        self._next = time.monotonic() + self._spec.get("periodSeconds", 10)
+        self.passed = self._passes(self._spec.get("timeoutSeconds", 1))
         self._failures = 0 if self.passed else self._failures + 1

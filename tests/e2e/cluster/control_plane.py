@@ -70,15 +70,15 @@ class ControlPlane:
         """A kubeconfig file for one of `credentials.USERS`."""
         return self.credentials.kubeconfig(self.server, user)
 
-    def kubectl(self, *arguments: str | Path, stdin: str | None = None, user: str = "admin") -> str:
+    def kubectl(self, *arguments: str | Path, stdin: str | None = None) -> str:
         """kubectl's output. Raises KubectlError with its error message."""
-        done = self.try_kubectl(*arguments, stdin=stdin, user=user)
+        done = self.try_kubectl(*arguments, stdin=stdin)
         if done.returncode != 0:
             raise KubectlError(f"kubectl {' '.join(map(str, arguments))}: {done.stderr.strip()}")
         return done.stdout
 
     def try_kubectl(
-        self, *arguments: str | Path, stdin: str | None = None, user: str = "admin"
+        self, *arguments: str | Path, stdin: str | None = None
     ) -> subprocess.CompletedProcess[str]:
         """The same, whatever the result."""
         home = self.directory / "home"
@@ -89,13 +89,13 @@ class ControlPlane:
             capture_output=True,
             check=False,
             # Nothing of the user's own: neither kubeconfig nor plugins nor preferences.
-            env={"HOME": str(home), "KUBECONFIG": str(self.kubeconfig(user)), "KUBECTL_KUBERC": "false"},
+            env={"HOME": str(home), "KUBECONFIG": str(self.kubeconfig("admin")), "KUBECTL_KUBERC": "false"},
         )
 
     def start(self) -> None:
         """Start everything and wait until it answers. Raises ChildError."""
         self._start_etcd()
-        self._start_apiserver()
+        self.start_apiserver()
         self._start(
             "kube-controller-manager",
             self.binaries.kube_controller_manager,
@@ -122,32 +122,33 @@ class ControlPlane:
             *self.features.flags(),
         )
         # A namespace accepts pods as soon as the controller manager has given it its ServiceAccount.
-        self._children[2].wait_ready(self._has_service_account, _START_S)
+        accounts = "/api/v1/namespaces/default/serviceaccounts"
+        self._children[2].wait_ready(lambda: bool(self.api.items(accounts)), _START_S)
 
     def stop(self) -> None:
         """Stop everything, the last started first."""
         while self._children:
             self._children.pop().stop(_STOP_S)
 
+    @property
+    def _apiserver(self) -> Child:
+        return next(child for child in self._children if child.name == "kube-apiserver")
+
     def stop_apiserver(self) -> None:
         """Stop answering requests; everything else continues."""
-        apiserver = next(child for child in self._children if child.name == "kube-apiserver")
+        apiserver = self._apiserver
         self._children.remove(apiserver)
         apiserver.stop(_STOP_S)
 
     @contextlib.contextmanager
     def paused_apiserver(self) -> Iterator[None]:
         """Delay all answers; connections stay."""
-        apiserver = next(child for child in self._children if child.name == "kube-apiserver")
+        apiserver = self._apiserver
         apiserver.signal_all(signal.SIGSTOP)
         try:
             yield
         finally:
             apiserver.signal_all(signal.SIGCONT)
-
-    def start_apiserver(self) -> None:
-        """Answer again, with an API server that has an empty watch cache. Raises ChildError."""
-        self._start_apiserver()
 
     def compact(self) -> None:
         """Make etcd forget every version but the present one, so that no watch can continue from an older
@@ -179,7 +180,8 @@ class ControlPlane:
         )
         etcd.wait_ready(lambda: bool(unverified.get(f"{client}/health")), _START_S)
 
-    def _start_apiserver(self) -> None:
+    def start_apiserver(self) -> None:
+        """Answer requests, with an empty watch cache. Raises ChildError."""
         mine = self.credentials
         apiserver = self._start(
             "kube-apiserver",
@@ -226,9 +228,6 @@ class ControlPlane:
             return self.api.text("/readyz") == "ok"
         except ApiError:
             return False
-
-    def _has_service_account(self) -> bool:
-        return bool(self.api.items("/api/v1/namespaces/default/serviceaccounts"))
 
 
 class KubectlError(Exception):

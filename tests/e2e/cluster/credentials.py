@@ -62,9 +62,7 @@ class Credentials:
         return path
 
 
-def write_kubeconfig(
-    path: Path, server: str, ca_file: Path, user: dict[str, str], namespace: str = "default"
-) -> None:
+def write_kubeconfig(path: Path, server: str, ca_file: Path, user: dict[str, str]) -> None:
     """A kubeconfig with one context; `user` is {"token": ...} or {"tokenFile": ...}."""
     config = {
         "apiVersion": "v1",
@@ -72,7 +70,7 @@ def write_kubeconfig(
         "clusters": [{"name": "test", "cluster": {"server": server, "certificate-authority": str(ca_file)}}],
         "users": [{"name": "test", "user": user}],
         "contexts": [
-            {"name": "test", "context": {"cluster": "test", "user": "test", "namespace": namespace}}
+            {"name": "test", "context": {"cluster": "test", "user": "test", "namespace": "default"}}
         ],
         "current-context": "test",
     }

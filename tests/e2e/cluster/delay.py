@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import queue
+import socket
+import socketserver
 import threading
 import time
 from collections.abc import Iterator
@@ -16,76 +18,61 @@ _CHUNK = 1 << 16
 _LOOK_EVERY_S = 0.02
 
 
-class Delay:
+class Delay(socketserver.ThreadingTCPServer):
     """Use `running_delay`. Bytes from the server arrive `seconds` later; bytes from the client, at once."""
 
+    daemon_threads = True
+    request_queue_size = 64
+
     def __init__(self, server: str) -> None:
-        self._server = urlsplit(server)
-        self._port = 0
+        super().__init__((LOOPBACK, 0), _Relay)
+        url = urlsplit(server)
+        self.real = (url.hostname, url.port)
+        self.url = f"{url.scheme}://{LOOPBACK}:{self.server_address[1]}"
+        """For clients, in place of the server's."""
         self.seconds = 0.0
 
-    @property
-    def url(self) -> str:
-        """The URL for clients, in place of the server's."""
-        return f"{self._server.scheme}://{LOOPBACK}:{self._port}"
 
-    async def serve(self, stop: asyncio.Event, ready: threading.Event) -> None:
-        """Relay until `stop`."""
-        server = await asyncio.start_server(self._relay, LOOPBACK, 0)
-        self._port = server.sockets[0].getsockname()[1]
-        ready.set()
-        await stop.wait()
-        server.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
+class _Relay(socketserver.BaseRequestHandler):
+    server: Delay
+    request: socket.socket
 
-    async def _relay(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.CancelledError):
-            server, to_server = await asyncio.open_connection(self._server.hostname, self._server.port)
-            late: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-            ways = (self._forward(client, to_server), self._read(server, late), self._send(late, to_client))
-            try:
-                await asyncio.gather(*ways)
-            finally:
-                to_server.close()
-                to_client.close()
+    def handle(self) -> None:
+        late: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
+        with contextlib.suppress(OSError), socket.create_connection(self.server.real) as server:
+            for relay in (self._forward, self._read):
+                threading.Thread(target=relay, args=(server, late), daemon=True).start()
+            data = b"-"
+            while data:
+                came_at, data = late.get()
+                while (left_s := came_at + self.server.seconds - time.monotonic()) > 0:
+                    time.sleep(min(left_s, _LOOK_EVERY_S))
+                self.request.sendall(data)
 
-    @staticmethod
-    async def _forward(client: asyncio.StreamReader, to_server: asyncio.StreamWriter) -> None:
-        while data := await client.read(_CHUNK):
-            to_server.write(data)
-            await to_server.drain()
-        raise ConnectionResetError("the client has gone")
+    def _forward(self, server: socket.socket, late: queue.SimpleQueue[tuple[float, bytes]]) -> None:
+        with contextlib.suppress(OSError):
+            while data := self.request.recv(_CHUNK):
+                server.sendall(data)
+            server.shutdown(socket.SHUT_RDWR)
 
-    @staticmethod
-    async def _read(server: asyncio.StreamReader, late: asyncio.Queue[tuple[float, bytes]]) -> None:
+    def _read(self, server: socket.socket, late: queue.SimpleQueue[tuple[float, bytes]]) -> None:
         data = b"-"
         while data:
-            data = await server.read(_CHUNK)
-            late.put_nowait((time.monotonic(), data))
-
-    async def _send(self, late: asyncio.Queue[tuple[float, bytes]], to_client: asyncio.StreamWriter) -> None:
-        while True:
-            came_at, data = await late.get()
-            while (left_s := came_at + self.seconds - time.monotonic()) > 0:
-                await asyncio.sleep(min(left_s, _LOOK_EVERY_S))
-            if not data:
-                raise ConnectionResetError("the server has gone")
-            to_client.write(data)
-            await to_client.drain()
+            try:
+                data = server.recv(_CHUNK)
+            except OSError:
+                data = b""
+            late.put((time.monotonic(), data))
 
 
 @contextlib.contextmanager
 def running_delay(server: str) -> Iterator[Delay]:
     """A proxy before a server, without any delay at first."""
-    delay, ready = Delay(server), threading.Event()
-    loop, stop = asyncio.new_event_loop(), asyncio.Event()
-    thread = threading.Thread(target=loop.run_until_complete, args=(delay.serve(stop, ready),), daemon=True)
-    thread.start()
-    ready.wait()
-    try:
-        yield delay
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-        loop.close()
+    with Delay(server) as delay:
+        thread = threading.Thread(target=delay.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield delay
+        finally:
+            delay.shutdown()
+            thread.join()

@@ -10,15 +10,10 @@ from dataclasses import dataclass, field
 class Features:
     """`gates` are feature gates of kube-apiserver, kube-controller-manager and every kube-scheduler; `apis`
     are versions of API groups that the API server serves in addition, such as "resource.k8s.io/v1beta2".
-
-    `a | b` has the features of both.
     """
 
     gates: Mapping[str, bool] = field(default_factory=dict)
     apis: Sequence[str] = ()
-
-    def __or__(self, other: Features) -> Features:
-        return Features({**self.gates, **other.gates}, tuple(dict.fromkeys((*self.apis, *other.apis))))
 
     def flags(self) -> list[str]:
         """The arguments for any of the components."""

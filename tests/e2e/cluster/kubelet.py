@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Self
 
 from tests.e2e.cluster.api import STRATEGIC, Api, ApiError, Json
 from tests.e2e.cluster.host import Host
@@ -25,9 +26,8 @@ _PAUSE_S = 0.5
 
 
 class Kubelet:
-    """Use `running_kubelet`. `images` run for real, by name without registry, with or without tag.
-
-    `port` is the port of its server (kubelet_server.py).
+    """Serves every node while it is entered. `images` run for real, by name without registry, with or without
+    tag; `port` is the port of its server (kubelet_server.py).
     """
 
     def __init__(self, api: Api, directory: Path, images: Mapping[str, Image], port: int) -> None:
@@ -47,12 +47,12 @@ class Kubelet:
             for loop in loops
         ]
 
-    def start(self) -> None:
-        """Start to serve every node."""
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
+        return self
 
-    def stop(self) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stop all processes; the objects stay as they are."""
         self._stopping.set()
         for pod in list(self._pods.values()):
@@ -79,13 +79,6 @@ class Kubelet:
     def pod(self, namespace: str, name: str) -> RunningPod | None:
         """The pod of that name; None if it has no processes."""
         return next((pod for pod in self.running(namespace) if pod.name == name), None)
-
-    def reregister(self, node: str) -> None:
-        """Set extended resources to zero, as a kubelet does when its node registers again."""
-        status = self._api.get(f"/api/v1/nodes/{node}")["status"]
-        zero = {name: "0" for name in status.get("capacity", {}) if "/" in name}
-        self._capacities[node] = {**status["capacity"], **zero}
-        self._api.patch(f"/api/v1/nodes/{node}/status", {"status": {"capacity": zero, "allocatable": zero}})
 
     def service_port(self, namespace: str, name: str, port: int) -> int | None:
         """The loopback address of a Service's port; None while no pod behind it runs."""
@@ -207,14 +200,3 @@ def _gone_is_fine() -> Iterator[None]:
     except ApiError as error:
         if error.status not in (404, 409):
             raise
-
-
-@contextlib.contextmanager
-def running_kubelet(api: Api, directory: Path, images: Mapping[str, Image], port: int) -> Iterator[Kubelet]:
-    """A kubelet that ends its processes at the end; `port` is that of its server."""
-    kubelet = Kubelet(api, directory, images, port)
-    kubelet.start()
-    try:
-        yield kubelet
-    finally:
-        kubelet.stop()

@@ -7,6 +7,7 @@ the second to the Unix socket here, where it also looks up the loopback port of 
 from __future__ import annotations
 
 import contextlib
+import socket
 import socketserver
 import tempfile
 import threading
@@ -37,8 +38,8 @@ class _RefusedError(Exception):
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
 
-    def __init__(self, socket: Path, pod: PodNamed) -> None:
-        super().__init__(str(socket), _Handler)
+    def __init__(self, path: Path, pod: PodNamed) -> None:
+        super().__init__(str(path), _Handler)
         self.pod = pod
 
 
@@ -83,15 +84,20 @@ def _shortened(log: bytes, options: dict[str, str]) -> bytes:
     return log[: int(options["limitBytes"])] if "limitBytes" in options else log
 
 
+def _accepts_connections(port: int) -> bool:
+    with socket.create_connection((LOOPBACK, port)):
+        return True
+
+
 @contextlib.contextmanager
 def running_kubelet_server(
     binary: Path, credentials: Credentials, directory: Path, port: int, pod: PodNamed
-) -> Iterator[Child]:
+) -> Iterator[None]:
     """A kubelet's server on a port of loopback, for kube-apiserver alone; its log is in `directory`."""
     with contextlib.ExitStack() as stack:
         # Short, because sockets have paths of at most 107 characters.
-        socket = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubelet-")), "socket")
-        server = stack.enter_context(_Server(socket, pod))
+        own = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubelet-")), "socket")
+        server = stack.enter_context(_Server(own, pod))
         thread = threading.Thread(target=server.serve_forever, name="kubelet-server", daemon=True)
         thread.start()
         stack.callback(server.shutdown)
@@ -101,9 +107,9 @@ def running_kubelet_server(
             f"-cert={credentials.serving_cert_file}",
             f"-key={credentials.serving_key_file}",
             f"-client-ca={credentials.ca_file}",
-            f"-kubelet={socket}",
+            f"-kubelet={own}",
         )
         child = Child("kubelet-server", command, directory / "kubelet-server.log")
         stack.callback(child.stop)
-        child.wait_ready(lambda: (LOOPBACK, port) in child.listening_addresses(), _START_S)
-        yield child
+        child.wait_ready(lambda: _accepts_connections(port), _START_S)
+        yield

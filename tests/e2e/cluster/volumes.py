@@ -59,7 +59,7 @@ class Volumes:
             for volume in pod["spec"].get("volumes", ())
             if "hostPath" in volume
         }
-        self._tokens: dict[tuple[str, str], tuple[bytes, float]] = {}
+        self._tokens: dict[str, tuple[bytes, float]] = {}
         self._turn = 0
         directory.mkdir(parents=True)
 
@@ -82,21 +82,16 @@ class Volumes:
                 self._contents[name] = files
 
     def _files(self, volume: Json) -> Files:
-        if "configMap" in volume:
-            return self._config_map(volume["configMap"]["name"], volume["configMap"].get("items"))
-        if "secret" in volume:
-            return self._secret(volume["secret"]["secretName"], volume["secret"].get("items"))
-        return self._projected(volume["projected"]["sources"])
-
-    def _projected(self, sources: list[Json]) -> Files:
         files: Files = {}
-        for source in sources:
+        for source in volume["projected"]["sources"] if "projected" in volume else [volume]:
             if "serviceAccountToken" in source:
-                files[source["serviceAccountToken"]["path"]] = self._token(source["serviceAccountToken"])
+                wanted = source["serviceAccountToken"]
+                files[wanted["path"]] = self._token(wanted)
             elif "configMap" in source:
                 files |= self._config_map(source["configMap"]["name"], source["configMap"].get("items"))
             elif "secret" in source:
-                files |= self._secret(source["secret"]["name"], source["secret"].get("items"))
+                secret = source["secret"]
+                files |= self._secret(secret.get("secretName") or secret["name"], secret.get("items"))
             else:
                 for item in source["downwardAPI"]["items"]:
                     files[item["path"]] = field(self._pod, item["fieldRef"]["fieldPath"]).encode()
@@ -112,11 +107,13 @@ class Volumes:
 
     def _token(self, wanted: Json) -> bytes:
         """A token of this pod, requested again when four fifths of its life are over."""
-        key = wanted["path"], wanted.get("audience", "")
-        token, renew_at = self._tokens.get(key, (b"", 0.0))
+        token, renew_at = self._tokens.get(wanted["path"], (b"", 0.0))
         if time.monotonic() >= renew_at:
             token = self._new_token(wanted)
-            self._tokens[key] = token, time.monotonic() + _OF_ITS_LIFE * wanted["expirationSeconds"]
+            self._tokens[wanted["path"]] = (
+                token,
+                time.monotonic() + _OF_ITS_LIFE * wanted["expirationSeconds"],
+            )
         return token
 
     def _new_token(self, wanted: Json) -> bytes:
@@ -125,8 +122,6 @@ class Volumes:
         account = self._pod["spec"]["serviceAccountName"]
         reference = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
         spec: Json = {"expirationSeconds": wanted["expirationSeconds"], "boundObjectRef": reference}
-        if "audience" in wanted:
-            spec["audiences"] = [wanted["audience"]]
         path = f"/api/v1/namespaces/{self._namespace}/serviceaccounts/{account}/token"
         token: str = self._api.create(path, {"spec": spec})["status"]["token"]
         return token.encode()

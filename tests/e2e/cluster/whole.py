@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.cluster.binaries import find_binaries, find_kubelet_server
-from tests.e2e.cluster.child import Child
 from tests.e2e.cluster.control_plane import ControlPlane, running_control_plane
 from tests.e2e.cluster.delay import Delay, running_delay
 from tests.e2e.cluster.features import STOCK, Features
 from tests.e2e.cluster.images import OURS, product_images
-from tests.e2e.cluster.kubelet import Kubelet, running_kubelet
+from tests.e2e.cluster.kubelet import Kubelet
 from tests.e2e.cluster.kubelet_server import running_kubelet_server
 from tests.e2e.cluster.ports import free_ports
 
@@ -28,7 +27,6 @@ class Cluster:
 
     plane: ControlPlane
     kubelet: Kubelet
-    kubelet_server: Child
     delay: Delay | None = None
 
 
@@ -39,32 +37,29 @@ def running_cluster(
     audit: bool = False,
     delayed: bool = False,
     features: Features = STOCK,
-    minor: str | None = None,
     releases: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Iterator[Cluster]:
     """A new cluster that is stopped at the end; `directory` keeps the logs of everything.
 
     `ours` is what Python runs for this project's image; `audit` and `features` as in ControlPlane; `delayed`
-    as `delay` of Cluster; `minor` as in find_binaries; `releases` as in product_images.
+    as `delay` of Cluster; `releases` as in product_images.
     """
-    binaries = find_binaries(minor)
+    binaries = find_binaries()
     (port,) = free_ports(1)
     with (
         running_control_plane(binaries, directory, audit, features) as plane,
         running_delay(plane.server) if delayed else contextlib.nullcontext() as delay,
-        running_kubelet(
+        Kubelet(
             plane.api_as("kubelet"),
             directory / "pods",
             product_images(binaries, ours, delay.url if delay is not None else None, features, releases),
             port,
         ) as kubelet,
-        running_kubelet_server(
-            find_kubelet_server(), plane.credentials, directory, port, kubelet.pod
-        ) as kubelet_server,
+        running_kubelet_server(find_kubelet_server(), plane.credentials, directory, port, kubelet.pod),
     ):
         for name in PLAIN_NODES:
             status = {"capacity": {"cpu": "16", "memory": "64Gi", "pods": "110"}}
             labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
             node = {"metadata": {"name": name, "labels": labels}, "status": status}
             plane.api.create("/api/v1/nodes", node)
-        yield Cluster(plane, kubelet, kubelet_server, delay)
+        yield Cluster(plane, kubelet, delay)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from typing import Self
 
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster.api import Json, eventually
@@ -23,7 +24,10 @@ class Fragmented:
     workload: Workload
     _processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         """End the commands, and delete the ReplicaSets before their pods."""
         self.let_go()
         for process in self._processes:
@@ -66,22 +70,16 @@ class Fragmented:
             "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
         }
         workload.api.create(self._path(), {"metadata": {"name": name}, "spec": spec})
-        for i in range(replicas):
-            eventually(
-                lambda i=i: workload.get(f"{name}-{i}")["metadata"].get("ownerReferences"),  # type: ignore[misc]
-                f"{name}-{i} is adopted",
-            )
-            self.running(f"{name}-{i}")
+        first = [f"{name}-{i}" for i in range(replicas)]
+        eventually(
+            lambda: all("ownerReferences" in workload.get(each)["metadata"] for each in first),
+            f"{first} are adopted",
+        )
+        workload.await_running(*first)
 
-    def fixed(self, node: str) -> str:
+    def fixed(self, node: str) -> None:
         """A pod without a controller on a node."""
-        name = self.workload.create(self.workload.pod(ONE, nodeName=node))
-        self.running(name)
-        return name
-
-    def running(self, name: str) -> None:
-        """Wait until a pod runs."""
-        eventually(lambda: self.workload.get(name)["status"]["phase"] == "Running", f"{name} runs")
+        self.workload.await_running(self.workload.create(self.workload.pod(ONE, nodeName=node)))
 
     def waiting(self, gpus: int) -> str:
         """A pod that fits nowhere, as kube-scheduler has found."""
@@ -110,12 +108,9 @@ class Fragmented:
 
     def held(self) -> dict[str, list[Json]]:
         """The rooms that are held, by node."""
-        found = {}
-        for each in self.workload.api.items(GPU_NODES):
-            text = each["metadata"].get("annotations", {}).get(HELD)
-            if text:
-                found[each["metadata"]["name"]] = json.loads(text)
-        return found
+        found = [each["metadata"] for each in self.workload.api.items(GPU_NODES)]
+        rooms = {each["name"]: each.get("annotations", {}).get(HELD) for each in found}
+        return {node: json.loads(text) for node, text in rooms.items() if text}
 
     def of(self, owner: str) -> list[Json]:
         """The pods of a ReplicaSet."""

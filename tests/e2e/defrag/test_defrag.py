@@ -14,9 +14,8 @@ from tests.e2e.workload import Workload
 
 @pytest.fixture
 def fragmented(workload: Workload) -> Iterator[Fragmented]:
-    fragmented = Fragmented(workload)
-    yield fragmented
-    fragmented.close()
+    with Fragmented(workload) as fragmented:
+        yield fragmented
 
 
 def two_nodes(fragmented: Fragmented, *, kept: bool = False) -> tuple[str, str, str]:
@@ -92,24 +91,3 @@ def test_a_change_of_the_cluster_stops_the_plan(fragmented: Fragmented) -> None:
     assert "Stopped: " in answer["stderr"]
     assert len([pod for pod in fragmented.of("x") if pod["spec"].get("nodeName") == first]) == 1
     assert fragmented.held() == {}
-
-
-def test_a_restart_of_the_extenders_keeps_the_room(fragmented: Fragmented) -> None:
-    """They end as soon as room is held: the pod that is created again meets only new extenders."""
-    first, second, waiting = two_nodes(fragmented, kept=True)
-    process = fragmented.defrag(waiting, "--execute")
-    eventually(fragmented.held, "room is held", 60.0)
-    pods = fragmented.workload.installation.pods()
-    for pod in pods:
-        child = pod.containers["extender"].child
-        assert child is not None
-        child.kill()
-    # The evicted pod still has its GPU, and the new one would rather have the cheaper one beside it.
-    eventually(lambda: second in [pod["spec"].get("nodeName") for pod in fragmented.of("x")], "x moved", 60.0)
-    fragmented.let_go()
-    answer = fragmented.finished(process, 0)
-    assert answer["execution"]["problem"] is None
-    assert fragmented.workload.await_node(waiting) == first
-    eventually(lambda: [pod["spec"].get("nodeName") for pod in fragmented.of("x")] == [second], "x moved")
-    for pod in pods:
-        eventually(lambda pod=pod: pod.ready, "the extenders are ready again")  # type: ignore[misc]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from scheduler_ext.wire.times import time_text
-from tests.e2e.cluster.whole import Cluster
 from tests.e2e.defrag.fragmented import Fragmented
 from tests.e2e.documented import Reader
 from tests.e2e.workload import Workload
@@ -19,9 +18,8 @@ pytestmark = pytest.mark.release
 PAGE = ROOT / "docs" / "tasks" / "defragment.md"
 
 
-def test_the_page_on_defragmentation(workload: Workload, cluster: Cluster, tmp_path: Path) -> None:
-    fragmented = Fragmented(workload)
-    try:
+def test_the_page_on_defragmentation(workload: Workload, tmp_path: Path) -> None:
+    with Fragmented(workload) as fragmented:
         first, second = workload.add_whole("first", 2), workload.add_whole("second", 2)
         workload.publish()
         fragmented.owned("x", first)
@@ -31,7 +29,7 @@ def test_the_page_on_defragmentation(workload: Workload, cluster: Cluster, tmp_p
         workload.api.patch(f"{pods}/x-0/status", started)
         fragmented.fixed(second)
         waiting = fragmented.waiting(2)
-        reader = Reader(cluster, tmp_path)
+        reader = Reader(workload.installation.cluster, tmp_path)
         reader.names = {"NAMESPACE": workload.namespace, "POD": waiting}
         plan, number, saved, execute, rooms = blocks(PAGE.read_text(), "sh")
         assert f"fits on node {first} after 1 move" in reader.run_block(plan)
@@ -40,5 +38,3 @@ def test_the_page_on_defragmentation(workload: Workload, cluster: Cluster, tmp_p
         reader.run_block(execute)
         assert workload.await_node(waiting) == first
         assert reader.run_block(rooms).count("<none>") >= 2
-    finally:
-        fragmented.close()

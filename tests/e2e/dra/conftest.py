@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.dra.dra_workload import DraWorkload, dra_workload_on, running_dra_installation
+from tests.e2e.dra.dra_workload import DraWorkload, running_dra_installation
 from tests.e2e.installation import Installation
 
 
@@ -18,5 +18,5 @@ def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
 
 @pytest.fixture
 def workload(dra: Installation) -> Iterator[DraWorkload]:
-    with dra_workload_on(dra) as workload:
+    with DraWorkload(dra) as workload:
         yield workload

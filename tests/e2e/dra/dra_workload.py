@@ -17,9 +17,8 @@ from tests.dra_objects import (
 )
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.binaries import chosen_minor, release_number
-from tests.e2e.cluster.features import DEVICE_TAINT_RULES, Features
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.installation import Installation
+from tests.e2e.cluster.features import DEVICE_TAINT_RULES
+from tests.e2e.installation import Installation, running_installation
 from tests.e2e.workload import Workload
 
 ROOT = "/apis/resource.k8s.io/v1"
@@ -35,12 +34,14 @@ MODELS = {
 class DraWorkload(Workload):
     """As Workload, with slices, claims and rules; all removed at the end."""
 
-    def add_dra(
-        self, stem: str, gpus: int, model: str = "H100-80GB", resources: Json | None = None, **fields: Any
-    ) -> str:
+    def close(self) -> None:
+        super().close()
+        eventually(lambda: not self.claims(), "the claims are gone", 60)
+
+    def add_dra(self, stem: str, gpus: int, resources: Json | None = None) -> str:
         """A node whose GPUs a DRA driver publishes; with `resources`, a device plugin offers these beside."""
-        name = self.add_node(stem, resources or {}, **fields)
-        self.publish_slice(name, [self.device(name, i, model) for i in range(gpus)])
+        name = self.add_node(stem, resources or {})
+        self.publish_slice(name, [self.device(name, i) for i in range(gpus)])
         return name
 
     def device(self, node: str, index: int, model: str = "H100-80GB", **fields: Any) -> Json:
@@ -101,24 +102,8 @@ class DraWorkload(Workload):
 
 
 @contextlib.contextmanager
-def running_dra_installation(
-    directory: Path, overlay: str = "overlays/dra", features: Features = DEVICE_TAINT_RULES
-) -> Iterator[Installation]:
+def running_dra_installation(directory: Path, overlay: str | Path = "overlays/dra") -> Iterator[Installation]:
     """A cluster of its own with an overlay installed, and the DeviceClass of NVIDIA's driver."""
-    with running_cluster(directory, features=features) as cluster:
-        installation = Installation(cluster)
-        cluster.plane.api.create(CLASSES, device_class(DRIVER))
-        installation.install(overlay)
+    with running_installation(directory, overlay, features=DEVICE_TAINT_RULES) as installation:
+        installation.api.create(CLASSES, device_class(DRIVER))
         yield installation
-
-
-@contextlib.contextmanager
-def dra_workload_on(installation: Installation) -> Iterator[DraWorkload]:
-    """Nodes and pods of one test; leftovers are removed."""
-    installation.await_ready()
-    workload = DraWorkload(installation)
-    try:
-        yield workload
-    finally:
-        workload.close()
-        eventually(lambda: not workload.claims(), "the claims are gone", 60)

@@ -120,8 +120,34 @@ _Ask = tuple[str, Json, tuple[Json, ...]]
 
 def _ask(rng: random.Random) -> _Ask:
     """In words, the limits of the container, and the requests of the claim."""
-    return rng.choice((_resource, _resource, _implicit, _claim, _model, _large, *_OTHERS))(
-        rng, rng.choice((1, 1, 2, 4))
+    count = rng.choice((1, 1, 2, 4))
+    model = rng.choice(("H100", "A100", "T4"))
+    implicit = f"deviceclass.resource.kubernetes.io/{GPU_CLASS}"
+    by_resource: _Ask = (f"{count} of {WHOLE}", {WHOLE: str(count)}, ())
+    by_class: _Ask = (f"{count} of {implicit}", {implicit: str(count)}, ())
+    by_claim = {
+        f"{count} of the class by claim": _exactly(GPU_CLASS, count=count),
+        f"a claim for an {model}": _exactly(GPU_CLASS, _IS_MODEL.format(model)),
+        "a claim for 40 GiB": _exactly(GPU_CLASS, _IS_LARGE, count=count),
+        "a MIG instance by claim": _exactly(MIG_CLASS),
+        "all GPUs by claim": _exactly(GPU_CLASS, allocationMode="All"),
+        "10 GiB of a GPU by claim": _exactly(GPU_CLASS, capacity={"requests": {"memory": "10Gi"}}),
+        ADMIN: _exactly(GPU_CLASS, adminAccess=True),
+        "the first available of three": _first_available(
+            _exactly(GPU_CLASS, _IS_LARGE, name="large", count=count),
+            _exactly(MIG_CLASS, name="slice"),
+            _exactly(GPU_CLASS, name="any"),
+        ),
+    }
+    with_nic = (_exactly(GPU_CLASS), _exactly(NIC_CLASS, name="nic"))
+    return rng.choice(
+        [
+            by_resource,
+            by_resource,
+            by_class,
+            *((words, {}, (request,)) for words, request in by_claim.items()),
+            ("a GPU and a network device", {}, with_nic),
+        ]
     )
 
 
@@ -132,57 +158,6 @@ def _exactly(device_class: str, *selectors: str, name: str = "gpu", **fields: ob
     return {"name": name, "exactly": found}
 
 
-def _resource(_: random.Random, count: int) -> _Ask:
-    return f"{count} of {WHOLE}", {WHOLE: str(count)}, ()
-
-
-def _implicit(_: random.Random, count: int) -> _Ask:
-    name = f"deviceclass.resource.kubernetes.io/{GPU_CLASS}"
-    return f"{count} of {name}", {name: str(count)}, ()
-
-
-def _claim(_: random.Random, count: int) -> _Ask:
-    return f"{count} of the class by claim", {}, (_exactly(GPU_CLASS, count=count),)
-
-
-def _model(rng: random.Random, _: int) -> _Ask:
-    model = rng.choice(("H100", "A100", "T4"))
-    return f"a claim for an {model}", {}, (_exactly(GPU_CLASS, _IS_MODEL.format(model)),)
-
-
-def _large(_: random.Random, count: int) -> _Ask:
-    return "a claim for 40 GiB", {}, (_exactly(GPU_CLASS, _IS_LARGE, count=count),)
-
-
-def _instance(_: random.Random, __: int) -> _Ask:
-    return "a MIG instance by claim", {}, (_exactly(MIG_CLASS),)
-
-
-def _all(_: random.Random, __: int) -> _Ask:
-    return "all GPUs by claim", {}, (_exactly(GPU_CLASS, allocationMode="All"),)
-
-
-def _part(_: random.Random, __: int) -> _Ask:
-    capacity = {"requests": {"memory": "10Gi"}}
-    return "10 GiB of a GPU by claim", {}, (_exactly(GPU_CLASS, capacity=capacity),)
-
-
-def _with_nic(_: random.Random, __: int) -> _Ask:
-    return "a GPU and a network device", {}, (_exactly(GPU_CLASS), _exactly(NIC_CLASS, name="nic"))
-
-
-def _admin(_: random.Random, __: int) -> _Ask:
-    return ADMIN, {}, (_exactly(GPU_CLASS, adminAccess=True),)
-
-
-def _first(_: random.Random, count: int) -> _Ask:
-    wanted = (
-        _exactly(GPU_CLASS, _IS_LARGE, name="large", count=count),
-        _exactly(MIG_CLASS, name="slice"),
-        _exactly(GPU_CLASS, name="any"),
-    )
+def _first_available(*wanted: Json) -> Json:
     alternatives = [{"name": each["name"], **each["exactly"]} for each in wanted]
-    return "the first available of three", {}, ({"name": "gpu", "firstAvailable": alternatives},)
-
-
-_OTHERS = (_instance, _all, _part, _with_nic, _admin, _first)
+    return {"name": "gpu", "firstAvailable": alternatives}

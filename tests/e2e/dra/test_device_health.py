@@ -6,11 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.dra_objects import DRIVER, device_class
 from tests.e2e.cluster.api import eventually
-from tests.e2e.cluster.features import DEVICE_TAINT_RULES
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.dra.dra_workload import CLASSES, DraWorkload
+from tests.e2e.dra.dra_workload import DraWorkload, running_dra_installation
 from tests.e2e.installation import Installation
 from tests.e2e.kustomization import write_kustomization
 from tests.kube_objects import gpu
@@ -23,12 +20,10 @@ SICK = {"health": {"state": "Unhealthy", "reason": "XID 79"}}
 def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """The overlay dra with the component dra-health, and the switch in a configuration of its own."""
     directory = tmp_path_factory.mktemp("health")
-    with running_cluster(directory, features=DEVICE_TAINT_RULES) as cluster:
-        installation = Installation(cluster)
-        cluster.plane.api.create(CLASSES, device_class(DRIVER))
-        mine = directory / "my-cluster"
-        write_kustomization(mine, "overlays/dra", ["dra-health"], extender={"dra": {"deviceTaints": True}})
-        installation.install(str(mine))
+    mine = write_kustomization(
+        directory / "my-cluster", "overlays/dra", ["dra-health"], extender={"dra": {"deviceTaints": True}}
+    )
+    with running_dra_installation(directory, mine) as installation:
         yield installation
 
 

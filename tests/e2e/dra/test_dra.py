@@ -6,10 +6,8 @@ from tests.dra_objects import DRIVER, request
 from tests.e2e.cluster.api import eventually
 from tests.e2e.dra.dra_workload import DraWorkload
 from tests.e2e.installation import filter_calls
-from tests.kube_objects import gpu
 
 ONE = {"nvidia.com/gpu": "1"}
-TWICE = "node(s) had GPUs that device plugin and DRA could hand out twice"
 
 
 def test_an_extended_resource_is_served_by_claims(workload: DraWorkload) -> None:
@@ -33,23 +31,6 @@ def test_a_pod_with_a_claim_of_its_own_is_sent_and_packed(workload: DraWorkload)
     calls = filter_calls(workload.installation)
     assert workload.place(workload.pod(**workload.claim("second", request()))) == used
     assert calls() == 1
-
-
-def test_a_gpu_of_the_device_plugin_is_not_claimed_beside(workload: DraWorkload) -> None:
-    both = workload.add_dra("both", 1, resources={"nvidia.com/gpu": "1"})
-    uuid = f"GPU-{both}-0"
-    workload.report(both, [gpu(0, uuid, model="H100-80GB", total=81559)])
-    workload.publish()
-    holder = workload.create(workload.pod(ONE))
-    assert workload.await_node(holder) == both
-    uid = workload.get(holder)["metadata"]["uid"]
-    seen = {"uid": uid, "namespace": workload.namespace, "name": holder, "container": "main"}
-    workload.report(both, [gpu(0, uuid, model="H100-80GB", total=81559, holders=[seen])])
-    workload.publish()
-    claimant = workload.create(workload.pod(**workload.claim("beside", request())))
-    failed = eventually(lambda: workload.events(claimant, "FailedScheduling"), "it waits")
-    assert TWICE in failed[0]["note"]
-    assert workload.held() == []
 
 
 def test_a_claim_is_not_given_a_gpu_that_is_tainted_by_a_rule(workload: DraWorkload) -> None:

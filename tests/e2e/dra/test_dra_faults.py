@@ -45,13 +45,11 @@ def the_generation_goes_back(workload: DraWorkload, node: str) -> None:
 
 
 def everything_restarts(workload: DraWorkload, node: str) -> None:
-    before = {pod.ports.local(8888) for pod in workload.installation.pods()}
-    for pod in workload.api.items(f"/api/v1/namespaces/{NAMESPACE}/pods"):
-        workload.api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}", 0)
+    before = {pod.name for pod in workload.installation.pods()}
+    for name in before:
+        workload.api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}", 0)
     eventually(
-        lambda: not before & {pod.ports.local(8888) for pod in workload.installation.pods()},
-        "the old pods are gone",
-        60,
+        lambda: not before & {pod.name for pod in workload.installation.pods()}, "the old pods are gone", 60
     )
     workload.installation.await_ready()
 
@@ -62,23 +60,13 @@ def the_agent_and_the_slices_go_and_everything_restarts(workload: DraWorkload, n
     everything_restarts(workload, node)
 
 
-FAULTS: list[Fault] = [
-    nothing,
-    the_agent_is_gone,
-    the_slices_are_gone,
-    the_pool_is_half_published,
-    the_generation_goes_back,
-    everything_restarts,
-    the_agent_and_the_slices_go_and_everything_restarts,
-]
-
-
 # Claims get nothing there, so that kube-scheduler does not ask.
 WITHOUT_DEVICES = (
     the_slices_are_gone,
     the_pool_is_half_published,
     the_agent_and_the_slices_go_and_everything_restarts,
 )
+FAULTS = (nothing, the_agent_is_gone, the_generation_goes_back, everything_restarts, *WITHOUT_DEVICES)
 
 
 def _republish(workload: DraWorkload, node: str, **pool: int) -> None:
@@ -98,20 +86,12 @@ def test_no_gpu_is_used_in_both_ways(workload: DraWorkload, held: str, fault: Fa
     workload.publish()
     holder = workload.create(asking(workload, held, "first"))
     assert workload.await_node(holder) == node
-    eventually(lambda: _is_known(workload, held), "the extenders know the holder")
+    eventually(lambda: held == PLUGIN or workload.held(), "the extenders know the holder")
     fault(workload, node)
-    _await_quiet(workload)
+    # Until no extender learns anything new.
+    workload.installation.await_inventory(None, dict.fromkeys(workload.installation.pods(), -1.0))
     other = workload.create(asking(workload, CLAIM if held == PLUGIN else PLUGIN, "second"))
     waits = eventually(lambda: workload.unscheduled(other), "the other waits")
     without_devices = held == PLUGIN and fault in WITHOUT_DEVICES
     assert ("cannot allocate all claims" if without_devices else TWICE) in waits["message"]
     workload.remove(holder)
-
-
-def _is_known(workload: DraWorkload, held: str) -> bool:
-    return held == PLUGIN or bool(workload.held())
-
-
-def _await_quiet(workload: DraWorkload) -> None:
-    """Wait until no extender learns anything new."""
-    workload.installation.await_inventory(None, dict.fromkeys(workload.installation.pods(), -1.0))

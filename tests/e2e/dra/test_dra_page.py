@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.dra_objects import DRIVER, claim_template, device_class
 from tests.e2e.cluster.features import DEVICE_TAINT_RULES
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
+from tests.e2e.documented import running_reader
 from tests.e2e.dra.dra_workload import CLASSES, DraWorkload
 from tests.e2e.installation import Installation
 from tests.kube_objects import inventory, pod
@@ -21,11 +18,9 @@ PAGE = ROOT / "docs" / "tasks" / "dra.md"
 
 
 def test_the_page_on_dra(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with running_cluster(tmp_path_factory.mktemp("dra"), features=DEVICE_TAINT_RULES) as cluster:
-        cluster.plane.api.create(CLASSES, device_class(DRIVER))
-        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
-        reader.run("README.md", "## Install on a cluster")
-        node = DraWorkload(Installation(cluster)).add_dra("h100", 2)
+    with running_reader(tmp_path_factory, features=DEVICE_TAINT_RULES) as reader:
+        reader.api.create(CLASSES, device_class(DRIVER))
+        node = DraWorkload(Installation(reader.cluster)).add_dra("h100", 2)
         asking = pod("train", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "asked"}])
         asking["spec"]["tolerations"] = [{"operator": "Exists"}]
         manifest = reader.checkout / "pod-with-template.yaml"
@@ -33,16 +28,7 @@ def test_the_page_on_dra(tmp_path_factory: pytest.TempPathFactory) -> None:
         offline, overlay, health, undo = blocks(PAGE.read_text(), "sh")
         assert f"best: {node}" in reader.run_block(offline)
         reader.run_block(overlay)
-        (config,) = (
-            each
-            for each in json.loads(
-                reader.run_block("kubectl -n gpu-scheduler get deployment gpu-scheduler -o json")
-            )["spec"]["template"]["spec"]["volumes"]
-            if "configMap" in each
-        )
-        name = config["configMap"]["name"]
-        found = reader.run_block(f"kubectl -n gpu-scheduler get configmap {name} -o json")
-        assert "managedResources:" not in json.loads(found)["data"]["kube-scheduler.yaml"]
+        assert "managedResources:" not in Installation(reader.cluster).configuration()["kube-scheduler.yaml"]
         reader.run_block(health)
         reader.run_block("kubectl -n gpu-scheduler rollout status deployment/gpu-scheduler")
         reader.run_block(undo)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from tests.dra_objects import DRIVER, device_class
 from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.dra.dra_workload import CLASSES, ROOT, DraWorkload, dra_workload_on
+from tests.e2e.dra.dra_workload import CLASSES, MODELS, ROOT, DraWorkload
 from tests.e2e.dra.side_by_side import (
     ADMIN,
     BOTH,
@@ -33,9 +33,11 @@ from tests.e2e.dra.side_by_side import (
     cases,
 )
 from tests.e2e.installation import Installation
-from tests.kube_objects import ANNOTATION, gpu
+from tests.e2e.workload import halves
+from tests.kube_objects import ANNOTATION, gpu, holder
 
 CASES = cases(seed=21, count=int(os.environ.get("DRA_CASES", "100")))
+HELD = [(index, case) for index, case in enumerate(CASES) if case.holder is not None]
 STOCK = "default-scheduler"
 OURS = "gpu-scheduler"
 SETTLED_S = 180.0
@@ -57,7 +59,7 @@ def workload(dra: Installation) -> Iterator[DraWorkload]:
     is_gpu = is_mig.replace("'mig'", "'gpu'")
     dra.api.patch(f"{CLASSES}/gpu.nvidia.com", {"spec": device_class(expression=is_gpu)["spec"]})
     dra.api.create(CLASSES, device_class(NIC_CLASS, f"device.driver == '{NIC_DRIVER}'", extended=None))
-    with dra_workload_on(dra) as workload:
+    with DraWorkload(dra) as workload:
         label = {"resource.kubernetes.io/admin-access": "true"}
         dra.api.patch(f"/api/v1/namespaces/{workload.namespace}", {"metadata": {"labels": label}})
         yield workload
@@ -152,70 +154,60 @@ class Generated:
     def _reported(self, name: str, case: NodeCase, index: int) -> Json:
         each = case.gpus[index]
         model = case.model_of(index)
-        total = {"H100-80GB": 81559, "A100-80GB": 81920, "T4": 15360}[model]
+        total = int(MODELS[model][1].removesuffix("Mi"))
         found = gpu(index, f"GPU-{name}-{index}", model=model, total=total)
         if each.sick:
             self.sick.add(f"GPU-{name}-{index}")
             found["health"] = {"state": "Unhealthy", "reason": "XID 79"}
         if case.kind == MIG:
-            instances = [
-                {"uuid": f"MIG-{name}-{index}-{slot}", "profile": "3g.40gb", "start": slot, "size": 4}
-                for slot in (0, 4)
-            ]
-            found["mig"] = {"enabled": True, "gridSize": 8, "instances": instances}
+            found["mig"] = halves(f"{name}-{index}")
         return found
 
-    def pods(self, scheduler: str, *, holders: bool = False) -> dict[int, str]:
-        """Create the pod of each case, or the one that runs before; their names by case."""
+    def _pod(self, index: int, limits: Json, template: str, **fields: Any) -> Json:
+        """A pod for the nodes of a case; `template` is that of its claim, or empty."""
+        pod = self.workload.pod(limits, nodeSelector={"case": str(index)}, **fields)
+        if template:
+            pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": template}]
+        return pod
+
+    def _create(self, pods: Mapping[int, Json]) -> dict[int, str]:
+        return dict(zip(pods, self.workload.create_all(list(pods.values())), strict=True))
+
+    def pods(self, scheduler: str) -> dict[int, str]:
+        """Create the pod of each case; their names by case."""
         made = {}
         for index, case in enumerate(CASES):
-            if holders and case.holder is None:
-                continue
-            limits = {} if case.requests else case.limits
             annotations = {f"{ANNOTATION}model": case.model} if case.model else {}
-            entries = [{"name": "gpu", "resourceClaimTemplateName": f"case-{index}"}] if case.requests else []
-            if holders:
-                annotations, limits, entries = {}, {WHOLE: "1"}, []
-                if case.holder == "claim":
-                    limits, entries = {}, [{"name": "gpu", "resourceClaimTemplateName": "holder"}]
-            pod = self.workload.pod(limits, annotations=annotations, scheduler=scheduler)
-            pod["spec"] |= {"nodeSelector": {"case": str(index)}}
-            if entries:
-                pod["spec"]["resourceClaims"] = entries
-            made[index] = pod
-        names = self.workload.create_all(list(made.values()))
-        return dict(zip(made, names, strict=True))
+            template = f"case-{index}" if case.requests else ""
+            made[index] = self._pod(
+                index, case.limits, template, annotations=annotations, scheduler=scheduler
+            )
+        return self._create(made)
 
     def hold(self) -> None:
         """Start the pods that run before, and let agents see those of device plugins."""
-        holder = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}
+        devices = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}
         self.workload.api.create(
-            self._templates, {"metadata": {"name": "holder"}, "spec": {"spec": {"devices": holder}}}
+            self._templates, {"metadata": {"name": "holder"}, "spec": {"spec": {"devices": devices}}}
         )
-        places = self.settled(self.pods(STOCK, holders=True))
-        pods = {pod["metadata"]["name"]: pod for pod in self.workload.all_pods()}
-        for pod in pods.values():
+        ways: dict[int, tuple[Json, str]] = {
+            index: ({}, "holder") if case.holder == "claim" else ({WHOLE: "1"}, "") for index, case in HELD
+        }
+        names = self._create({index: self._pod(index, *way, scheduler=STOCK) for index, way in ways.items()})
+        places = self.settled(names)
+        for pod in self.workload.all_pods():
             node = pod["spec"].get("nodeName")
-            status = pod.get("status", {})
-            if node is None or pod["spec"].get("resourceClaims") or "extendedResourceClaimStatus" in status:
-                continue
-            seen = {
-                "uid": pod["metadata"]["uid"],
-                "namespace": self.workload.namespace,
-                "name": pod["metadata"]["name"],
-                "container": "main",
-            }
-            free = [each for each in self.reports[node] if "health" not in each]
-            free[0]["holders"] = [seen]
+            if node is not None and not has_claim(pod):
+                free = next(each for each in self.reports[node] if "health" not in each)
+                free["holders"] = [held_by(pod)]
         # The others wait for nothing.
         for index, place in places.items():
             if place is None:
-                self.workload.remove(self._names[index])
+                self.workload.remove(names[index])
         self.publish()
 
     def settled(self, names: Mapping[int, str]) -> dict[int, str | None]:
         """The node of each pod, None for a pod that found none."""
-        self._names = dict(names)
 
         def outcome() -> dict[int, str | None] | None:
             # Rarely requested, because listing hundreds of pods is work that kube-scheduler would wait for.
@@ -254,8 +246,7 @@ class Generated:
             node = pod["spec"].get("nodeName")
             templates = {each["resourceClaimTemplateName"] for each in pod["spec"].get("resourceClaims", ())}
             if node in self.both and not templates & admins:
-                claims = "resourceClaims" in pod["spec"] or "extendedResourceClaimStatus" in pod["status"]
-                ways.setdefault(node, set()).add("claim" if claims else "device plugin")
+                ways.setdefault(node, set()).add("claim" if has_claim(pod) else "device plugin")
         return sorted(node for node, found in ways.items() if len(found) > 1)
 
     def on_closed(self, names: Collection[str]) -> list[str]:
@@ -275,9 +266,16 @@ class Generated:
                     found.append(f"{uuid} for {claim['metadata']['name']}")
         return found
 
-    def messages(self, names: Sequence[str]) -> dict[str, str]:
-        """kube-scheduler's last message on each pod."""
-        return {name: self.workload.unscheduled(name).get("message", "") for name in names}
+
+def has_claim(pod: Json) -> bool:
+    """Whether it has a claim, of its own or for an extended resource."""
+    return "resourceClaims" in pod["spec"] or "extendedResourceClaimStatus" in pod["status"]
+
+
+def held_by(pod: Json) -> Json:
+    """A pod as the agent reports it at its GPU."""
+    uid = pod["metadata"]["uid"]
+    return holder(pod["metadata"]["name"], pod["metadata"]["namespace"], uid=uid, container="main")
 
 
 def _is_refused(pod: Json) -> bool:
@@ -315,15 +313,12 @@ def test_ours_binds_where_a_stock_scheduler_binds(workload: DraWorkload) -> None
     mixed_by_ours = generated.mixed()
     assert sum(place is not None for place in stock.values()) > len(CASES) / 3, "enough of them bind"
     lost = [index for index, place in stock.items() if place is not None and ours[index] is None]
-    said = generated.messages([names[index] for index in lost])
     surprises = []
-    agreed: Counter[str] = Counter()
     for index in lost:
-        found = reasons(said[names[index]])
+        said = workload.unscheduled(names[index]).get("message", "")
+        found = reasons(said)
         if not found or any(not AGREED.get(each, {"?"}) & CASES[index].has for each in found):
-            surprises.append((CASES[index], said[names[index]]))
-        agreed.update(found)
-    print(f"bound: stock {sum(map(bool, stock.values()))}, ours {sum(map(bool, ours.values()))}; {agreed}")
+            surprises.append((CASES[index], said))
     assert surprises == [], "\n".join(map(str, surprises))
     assert mixed_by_stock, "a stock scheduler hands out GPUs of one node in both ways"
     assert mixed_by_ours == []

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.cluster.api import ApiError, Json, eventually
-from tests.e2e.cluster.whole import Cluster, running_cluster
-from tests.e2e.installation import Installation
+from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.installation import Installation, running_installation
 from tests.e2e.kustomization import write_kustomization
-from tests.e2e.workload import TOLERATION, Workload
+from tests.e2e.workload import Workload
 
 GATE = "gpu.scheduler-ext.io/gang"
 PREFIX = "gpu.scheduler-ext.io/"
@@ -23,18 +21,15 @@ CONFIGURATION: Json = {
 
 
 @contextmanager
-def running_gang_cluster(directory: Path, minor: str | None = None) -> Iterator[Installation]:
-    """A new cluster with the extender that plans gangs."""
-    with running_cluster(directory, minor=minor) as cluster:
-        yield installed(cluster, directory / "overlay")
-
-
-def installed(cluster: Cluster, directory: Path, configuration: Json = CONFIGURATION) -> Installation:
-    """The product with gangs on a cluster."""
-    write_kustomization(directory, components=["planner", "gangs"], extender=configuration)
-    installation = Installation(cluster)
-    installation.install(str(directory))
-    return installation
+def running_gang_cluster(
+    directory: Path, configuration: Json = CONFIGURATION, **options: Any
+) -> Iterator[Installation]:
+    """A new cluster with the extender that plans gangs; `options` are those of `running_cluster`."""
+    overlay = write_kustomization(
+        directory / "overlay", components=["planner", "gangs"], extender=configuration
+    )
+    with running_installation(directory, overlay, **options) as installation:
+        yield installation
 
 
 class Gangs(Workload):
@@ -45,16 +40,11 @@ class Gangs(Workload):
         self.api.patch(
             f"/api/v1/namespaces/{self.namespace}", {"metadata": {"labels": {f"{PREFIX}gangs": "enabled"}}}
         )
-        self._policy_works()
-
-    def _policy_works(self) -> None:
-        """The API server applies a label of a namespace, and a policy, a moment after it was written."""
+        # The API server applies a label of a namespace, and a policy, a moment after it was written.
+        probe = self.member("probe", gang=("probe", 2))
 
         def is_gated() -> bool:
-            pod = self.api.create(
-                f"{self._pods}?dryRun=All", self.member(f"probe-{uuid.uuid4().hex[:6]}", gang=("probe", 2))
-            )
-            return bool(pod["spec"].get("schedulingGates"))
+            return "schedulingGates" in self.api.create(f"{self._pods}?dryRun=All", probe)["spec"]
 
         eventually(is_gated, "pods of gangs are gated")
 
@@ -66,22 +56,15 @@ class Gangs(Workload):
         priority_class: str | None = None,
         labels: Json | None = None,
         notes: Json | None = None,
-        **spec: Any,
     ) -> Json:
         """A pod that asks whole GPUs; `gang` is its name and size."""
-        ours = {f"{PREFIX}gang": gang[0], f"{PREFIX}gang-size": str(gang[1])} if gang else {}
-        limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
-        return {
-            "metadata": {"name": name, "annotations": ours | (notes or {}), "labels": labels or {}},
-            "spec": {
-                "schedulerName": "gpu-scheduler",
-                "tolerations": [TOLERATION],
-                "terminationGracePeriodSeconds": 0,
-                "containers": [{"name": "main", "image": "x", "resources": {"limits": limits}}],
-                **({"priorityClassName": priority_class} if priority_class else {}),
-                **spec,
-            },
-        }
+        ours = {GATE: gang[0], f"{GATE}-size": str(gang[1])} if gang else {}
+        asked = {"nvidia.com/gpu": str(gpus)}
+        pod = self.pod(
+            asked, annotations=ours | (notes or {}), labels=labels, priorityClassName=priority_class
+        )
+        pod["metadata"]["name"] = name
+        return pod
 
     def add(
         self, gang: str, size: int, gpus: int = 1, some: Sequence[int] | None = None, **more: Any
@@ -105,20 +88,14 @@ class Gangs(Workload):
     def important(self) -> str:
         """The name of a new PriorityClass above the default, which the API server knows."""
         name = self.add_priority_class("important", 1000)
-
-        def is_known() -> bool:
-            try:
-                self.api.create(f"{self._pods}?dryRun=All", self.member("probe", priority_class=name))
-            except ApiError:
-                return False
-            return True
-
-        eventually(is_known, "the class is known")
+        probe = self.member("probe", priority_class=name)
+        dry = f"{self._pods}?dryRun=All"
+        eventually(lambda: not self.api.refusal("POST", dry, probe), "the class is known")
         return name
 
     def pods(self) -> dict[str, Json]:
         """All pods by name."""
-        return {each["metadata"]["name"]: each for each in self.api.items(self._pods)}
+        return {each["metadata"]["name"]: each for each in self.all_pods()}
 
     def on_nodes(self, gang: str) -> dict[str, str]:
         """The nodes of the members that are bound, by pod."""

@@ -1,16 +1,15 @@
-"""The owner of many gangs: creates their pods in random order, some late, creates again what was evicted or
-deleted, and removes a gang that has run for long enough."""
+"""The owner of many gangs: creates their pods, some late, creates again what was evicted or deleted, and
+removes a gang that has run for long enough."""
 
 from __future__ import annotations
 
-import random
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from tests.e2e.cluster.api import ApiError
-from tests.e2e.gangs.gang_cluster import PREFIX, Gangs
-from tests.e2e.gangs.gang_watch import GangWatch
+from tests.e2e.cluster.api import ApiError, Json
+from tests.e2e.gangs.gang_cluster import GATE, PREFIX, Gangs
 
 _LOOK_S = 0.3
 
@@ -29,22 +28,22 @@ class Planned:
     ran_since: float | None = None
     finished: bool = False
     number: int = 0
-    names: set[str] = field(default_factory=set)
+    # Seconds in which it ran in part, and the system was up.
+    partial_s: float = 0.0
+    longest_partial_s: float = 0.0
 
 
 class Owner(threading.Thread):
-    """Works until all gangs have finished, or it is stopped."""
+    """Works until all gangs have finished, or it is stopped; `is_up` says whether time counts."""
 
-    def __init__(
-        self, gangs: Gangs, watch: GangWatch, planned: list[Planned], at_once: int, seed: int
-    ) -> None:
+    def __init__(self, gangs: Gangs, planned: list[Planned], at_once: int, is_up: Callable[[], bool]) -> None:
         super().__init__(daemon=True)
-        self.gangs, self.watch, self.planned = gangs, watch, planned
-        self.important = gangs.important()
+        self.gangs, self.planned = gangs, planned
         self.stopping = threading.Event()
-        self._rng = random.Random(seed)
-        self._at_once = at_once
         self.errors: list[str] = []
+        self._important = gangs.important()
+        self._at_once = at_once
+        self._is_up = is_up
 
     @property
     def left(self) -> list[Planned]:
@@ -52,54 +51,48 @@ class Owner(threading.Thread):
         return [each for each in self.planned if not each.finished]
 
     def run(self) -> None:
-        while not self.stopping.is_set() and self.left:
-            for each in self.left[: self._at_once]:
-                try:
-                    self._look_after(each)
-                except ApiError as error:
-                    if error.status not in (404, 409):
-                        self.errors.append(f"{each.name}: {error}")
-                except Exception as error:
-                    # The API server is paused.
-                    self.errors.append(f"{each.name}: {error!r}")
-                    time.sleep(1.0)
-            time.sleep(_LOOK_S)
+        before = time.monotonic()
+        while not self.stopping.wait(_LOOK_S) and self.left:
+            try:
+                pods = self.gangs.pods()
+                now = time.monotonic()
+                passed, before = min(now - before, 1.0), now
+                for each in self.left[: self._at_once]:
+                    self._look_after(each, pods, passed)
+            except (ApiError, ConnectionError) as error:
+                self.errors.append(repr(error))
 
-    def _look_after(self, gang: Planned) -> None:
+    def _look_after(self, gang: Planned, pods: Mapping[str, Json], passed: float) -> None:
         now = time.monotonic()
         gang.created_at = gang.created_at or now
-        there = self.watch.living(gang.name)
+        living = {
+            name: pod["spec"].get("nodeName")
+            for name, pod in pods.items()
+            if pod["metadata"]["annotations"].get(GATE) == gang.name
+            and "deletionTimestamp" not in pod["metadata"]
+        }
+        bound = sum(node is not None for node in living.values())
+        if self._is_up():
+            gang.partial_s = gang.partial_s + passed if 0 < bound < gang.size else 0.0
+            gang.longest_partial_s = max(gang.longest_partial_s, gang.partial_s)
         wanted = gang.size - (1 if now < gang.created_at + gang.late_s else 0)
-        # A pod that was created a moment ago may not have been seen yet.
-        gang.names -= self.watch.gone(gang.names)
-        for _ in range(wanted - len(gang.names | there)):
+        for _ in range(wanted - len(living)):
             gang.number += 1
-            name = f"{gang.name}-{gang.number}"
-            gang.names.add(name)
-            self._create(gang, name)
-        if len(self.watch.bound(gang.name)) >= gang.size:
-            gang.ran_since = gang.ran_since or now
-            if now >= gang.ran_since + gang.runs_s:
-                gang.finished = True
-                self.watch.finish(gang.name)
-                self.gangs.delete(*self.watch.living(gang.name))
-        else:
+            self._create(gang)
+        if bound < gang.size:
             gang.ran_since = None
+            return
+        gang.ran_since = gang.ran_since or now
+        if now >= gang.ran_since + gang.runs_s:
+            gang.finished = True
+            self.gangs.delete(*living)
 
-    def _create(self, gang: Planned, name: str) -> None:
+    def _create(self, gang: Planned) -> None:
         pod = self.gangs.member(
-            name,
+            f"{gang.name}-{gang.number}",
             gang.gpus,
             (gang.name, gang.size),
-            priority_class=self.important if gang.important else None,
+            priority_class=self._important if gang.important else None,
             notes={f"{PREFIX}gang-deadline": "20s"},
         )
-        try:
-            self.gangs.create(pod)
-        except ApiError as error:
-            if error.status != 409:
-                gang.names.discard(name)
-                raise
-        except Exception:
-            # Whether it was created is not known.
-            raise
+        self.gangs.create(pod)

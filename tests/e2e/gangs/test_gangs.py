@@ -19,10 +19,8 @@ def gang_installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inst
 
 @pytest.fixture
 def gangs(gang_installation: Installation) -> Iterator[Gangs]:
-    gang_installation.await_ready()
-    gangs = Gangs(gang_installation)
-    yield gangs
-    gangs.close()
+    with Gangs(gang_installation) as gangs:
+        yield gangs
 
 
 def test_a_gang_starts_whole(gangs: Gangs) -> None:
@@ -48,16 +46,6 @@ def test_a_gang_that_does_not_fit_waits_whole(gangs: Gangs) -> None:
     assert (gangs.gated("train"), gangs.on_nodes("train")) == ({"train-0", "train-1", "train-2"}, {})
 
 
-def test_the_last_member_starts_all(gangs: Gangs) -> None:
-    gangs.add_whole("a", 4)
-    gangs.publish()
-    gangs.add("train", 3, some=(0, 1))
-    eventually(lambda: gangs.notes("GPUGangWaiting"), "an Event counts the members")
-    assert gangs.on_nodes("train") == {}
-    gangs.add("train", 3, some=(2,))
-    eventually(lambda: len(gangs.on_nodes("train")) == 3, "all members run")
-
-
 def test_smaller_pods_leave_the_places_of_a_gang(gangs: Gangs) -> None:
     gangs.add_whole("a", 2)
     gangs.publish()
@@ -73,20 +61,6 @@ def test_smaller_pods_leave_the_places_of_a_gang(gangs: Gangs) -> None:
     assert gangs.on_nodes("later") == {}
     gangs.delete("train-0", "train-1")
     eventually(lambda: gangs.on_nodes("later"), "the later pod has its turn")
-
-
-def test_a_pod_that_ends_in_time_uses_a_kept_place(gangs: Gangs) -> None:
-    lasts = {f"{PREFIX}max-duration": "1h"}
-    gangs.add_whole("a", 2)
-    gangs.publish()
-    gangs.create(gangs.member("long-0", notes=lasts))
-    eventually(lambda: gangs.on_nodes("long"), "a pod runs")
-    gangs.add("train", 2)
-    eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
-    gangs.create(gangs.member("other-0"))
-    gangs.create(gangs.member("short-0", notes={f"{PREFIX}max-duration": "5m"}))
-    eventually(lambda: gangs.on_nodes("short"), "the short pod uses the kept place")
-    assert (gangs.on_nodes("other"), gangs.on_nodes("train")) == ({}, {})
 
 
 def test_a_member_that_never_starts_ends_the_gang(gangs: Gangs) -> None:
@@ -123,8 +97,7 @@ def test_a_budget_keeps_pods_from_a_gang(gangs: Gangs) -> None:
     gangs.publish()
     for number in range(2):
         gangs.create(gangs.member(f"small-{number}", labels={"app": "small"}))
-    eventually(lambda: len(gangs.on_nodes("small")) == 2, "the node is full")
-    eventually(lambda: all(pod["status"]["phase"] == "Running" for pod in gangs.pods().values()), "they run")
+    gangs.await_running("small-0", "small-1")
     budgets = f"/apis/policy/v1/namespaces/{gangs.namespace}/poddisruptionbudgets"
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "small"}}}
     gangs.api.create(budgets, {"metadata": {"name": "small"}, "spec": spec})
@@ -140,19 +113,3 @@ def test_a_budget_keeps_pods_from_a_gang(gangs: Gangs) -> None:
     assert gangs.on_nodes("train") == {}
     gangs.api.delete(f"{budgets}/small")
     eventually(lambda: len(gangs.on_nodes("train")) == 2, "the gang starts without the budget")
-
-
-def test_an_extender_that_is_killed_is_replaced(gangs: Gangs) -> None:
-    gangs.add_whole("a", 2)
-    gangs.publish()
-    gangs.add("train", 3)
-    eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
-    extender = gangs.installation.active().containers["extender"]
-    restarts = extender.restarts
-    assert extender.child is not None
-    extender.child.kill()
-    eventually(lambda: extender.restarts == restarts + 1, "the extender is started again")
-    gangs.installation.await_ready()
-    gangs.add_whole("b", 1)
-    gangs.publish()
-    eventually(lambda: len(gangs.on_nodes("train")) == 3, "the gang starts", 60)

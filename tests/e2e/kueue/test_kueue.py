@@ -9,8 +9,7 @@ import pytest
 
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.binaries import find_module
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
+from tests.e2e.documented import Reader, running_reader
 from tests.pages import ROOT, blocks
 
 pytestmark = pytest.mark.release
@@ -24,11 +23,10 @@ DEFINITIONS = "config/components/crd/bases"
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     """Has a cluster with the definitions of Kueue, and no Kueue."""
     definitions = find_module(Path(__file__).parent, "sigs.k8s.io/kueue") / DEFINITIONS
-    with running_cluster(tmp_path_factory.mktemp("kueue")) as cluster:
-        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
+    with running_reader(tmp_path_factory, installs=False) as reader:
         reader.run_block(f"kubectl apply --server-side -f {definitions}")
         kinds = "clusterqueues,localqueues,resourceflavors,workloads"
-        asked = cluster.plane.try_kubectl
+        asked = reader.cluster.plane.try_kubectl
         eventually(lambda: asked("get", kinds).returncode == 0, "Kueue's objects are served")
         yield reader
 

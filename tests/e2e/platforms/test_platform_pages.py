@@ -8,8 +8,7 @@ import pytest
 
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.documented import Reader
+from tests.e2e.documented import Reader, running_reader
 from tests.e2e.platforms.platform_nodes import (
     AKS,
     EKS,
@@ -34,8 +33,8 @@ RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     """Has a cluster in which nothing is installed, and a checkout."""
-    with running_cluster(tmp_path_factory.mktemp("platforms")) as cluster:
-        yield Reader(cluster, tmp_path_factory.mktemp("checkout"))
+    with running_reader(tmp_path_factory, installs=False) as reader:
+        yield reader
 
 
 def shell(page: str) -> list[str]:
@@ -52,7 +51,12 @@ def follow(reader: Reader, commands: list[str]) -> None:
 @pytest.mark.parametrize(
     ("page", "nodes"),
     [
-        pytest.param("eks.md", {"NODE": EKS, "BOTTLEROCKET_NODE": EKS_BOTTLEROCKET}, id="EKS"),
+        # With the component for Bottlerocket, a node of Auto Mode needs no label.
+        pytest.param(
+            "eks.md",
+            {"NODE": EKS, "BOTTLEROCKET_NODE": EKS_BOTTLEROCKET, "AUTO_MODE_NODE": EKS_AUTO_MODE},
+            id="EKS",
+        ),
         pytest.param("gke.md", {"NODE": GKE}, id="GKE"),
         pytest.param("aks.md", {"NODE": AKS}, id="AKS"),
         pytest.param("openshift.md", {"NODE": OPENSHIFT}, id="OpenShift"),
@@ -71,8 +75,6 @@ def test_a_page(reader: Reader, page: str, nodes: dict[str, GpuNode]) -> None:
         follow(reader, shell(page))
         for node in nodes.values():
             eventually(lambda node=node: len(devices(reader, node.name)) == len(node.gpus), node.name)  # type: ignore[misc]
-        if "BOTTLEROCKET_NODE" in nodes:
-            await_auto_mode(reader)
     finally:
         for node in nodes.values():
             node.leave(reader.cluster)
@@ -87,15 +89,6 @@ def devices(reader: Reader, node: str) -> list[Json]:
         if each["metadata"]["name"] == node
         for device in each.get("status", {}).get("devices", ())
     ]
-
-
-def await_auto_mode(reader: Reader) -> None:
-    """With the component for Bottlerocket, a node of Auto Mode needs no label."""
-    EKS_AUTO_MODE.join(reader.cluster)
-    try:
-        eventually(lambda: len(devices(reader, EKS_AUTO_MODE.name)) == 4, "Auto Mode is reported on")
-    finally:
-        EKS_AUTO_MODE.leave(reader.cluster)
 
 
 def test_the_page_on_kind(reader: Reader) -> None:

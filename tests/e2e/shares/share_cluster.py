@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.e2e.cluster.api import MERGE, STRATEGIC, Api, ApiError, Json, eventually
+from tests.e2e.cluster.api import STRATEGIC, Api, Json, eventually
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.cluster.whole import PLAIN_NODES, running_cluster
 from tests.e2e.installation import MANIFESTS
@@ -23,7 +23,6 @@ VOID = {"name": VISIBLE, "value": "void"}
 SHARES = MANIFESTS / "components" / "shares"
 CDI = MANIFESTS / "components" / "shares-cdi"
 NODE = PLAIN_NODES[0]
-JSON = "application/json"
 ASSIGNED = "gpu.scheduler-ext.io/assigned"
 DEVICES = "devices.gpu.scheduler-ext.io/"
 _RUNNING = ("Deployment", "DaemonSet", "ConfigMap", "PodDisruptionBudget", "NetworkPolicy")
@@ -35,16 +34,10 @@ class ShareCluster:
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
         self.api = plane.api
-        self.extender = self.account("gpu-scheduler", "gpu-scheduler-extender")
-        self.scheduler = self.account("gpu-scheduler", "gpu-scheduler")
+        self.extender = plane.api.as_account("gpu-scheduler", "gpu-scheduler-extender")
+        self.scheduler = plane.api.as_account("gpu-scheduler", "gpu-scheduler")
         self.pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
         self._numbers = itertools.count()
-
-    def account(self, namespace: str, name: str) -> Api:
-        """The API as a ServiceAccount."""
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        spec = {"expirationSeconds": 3600}
-        return self.api.as_user(self.api.create(path, {"spec": spec})["status"]["token"])
 
     def pod(
         self,
@@ -103,11 +96,7 @@ class ShareCluster:
 
     def refusal(self, pod: Json) -> str:
         """The API server's objection to a pod; empty if it would accept it. Nothing is written."""
-        try:
-            self.api.create(f"{self.pods}?dryRun=All", pod)
-        except ApiError as error:
-            return str(error)
-        return ""
+        return self.api.refusal("POST", f"{self.pods}?dryRun=All", pod)
 
     def await_policies(self) -> None:
         """The API server applies new policies a moment after they were written."""
@@ -153,9 +142,7 @@ def running_policies(directory: Path, *components: Path) -> Iterator[ShareCluste
         objects = yaml.safe_dump_all([each for each in rendered if each["kind"] not in _RUNNING])
         strict = ("--server-side", "--validate=strict", "--warnings-as-errors")
         plane.kubectl("apply", *strict, "-f", "-", stdin=objects)
-        plane.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
-        eventually(lambda: plane.api.items(accounts), "the namespace has its ServiceAccount")
+        plane.api.create_namespace(NAMESPACE)
         yield ShareCluster(plane)
 
 
@@ -179,12 +166,3 @@ def variables(pod: Json) -> Json:
     """Every container's environment by its name; None if it has none."""
     kinds = ("initContainers", "containers", "ephemeralContainers")
     return {each["name"]: each.get("env") for kind in kinds for each in pod["spec"].get(kind, ())}
-
-
-def refused(api: Api, method: str, path: str, body: Json, content_type: str = MERGE) -> str:
-    """The reason of a refusal. Raises AssertionError if the call succeeds."""
-    try:
-        api.request(method, path, body, content_type=content_type if method == "PATCH" else JSON)
-    except ApiError as error:
-        return str(error)
-    raise AssertionError(f"{method} {path} is not refused")

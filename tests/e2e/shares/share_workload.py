@@ -9,16 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
+from tests.e2e.agents.gpunode_api import write_report
 from tests.e2e.cluster import unverified
-from tests.e2e.cluster.api import APPLY, Json, eventually
-from tests.e2e.cluster.features import STOCK, Features
-from tests.e2e.cluster.images import OURS
+from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
-from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.history import Recorder, audited, wrongs
-from tests.e2e.installation import Installation
+from tests.e2e.installation import Installation, running_installation
+from tests.e2e.shares.share_cluster import NAMESPACE as SHARES
 from tests.e2e.shares.share_cluster import ShareCluster
 from tests.e2e.workload import Workload
 from tests.held import DEVICES
@@ -64,20 +62,19 @@ class ShareWorkload(Workload):
     def renew(self) -> None:
         """Repeat the reports of all nodes, as agents do, so that they do not become stale."""
         self._sequence += 1
-        for node, report in self._reports.items():
+        for report in self._reports.values():
             report["status"]["sequence"] = self._sequence
-            query = "fieldManager=scheduler-ext-agent&force=true"
-            self.api.patch(f"{GPU_NODES}/{node}/status?{query}", report, APPLY)
+            write_report(self.api, report)
 
     def advertised(self, node: str) -> list[str | None]:
         """The amounts in capacity and allocatable."""
         status = self.api.get(f"/api/v1/nodes/{node}")["status"]
         return [status[kind].get(SHARE) for kind in ("capacity", "allocatable")]
 
-    def await_advertised(self, node: str, mib: int, timeout_s: float = 30.0) -> None:
+    def await_advertised(self, node: str, mib: int) -> None:
         """Wait until a node advertises this amount."""
         wanted = [str(mib), str(mib)]
-        eventually(lambda: self.advertised(node) == wanted, f"{node} advertises {mib}", timeout_s)
+        eventually(lambda: self.advertised(node) == wanted, f"{node} advertises {mib}")
 
     def share(self, mib: int = HALF, **fields: Any) -> Json:
         """A pod with one share."""
@@ -144,34 +141,12 @@ def devices_of(pod: Json) -> dict[str, str]:
 
 @contextlib.contextmanager
 def running_share_installation(
-    directory: Path,
-    overlay: str | Path = "overlays/shares",
-    ours: Sequence[str | Path] = OURS,
-    delayed: bool = False,
-    features: Features = STOCK,
+    directory: Path, overlay: str | Path = "overlays/shares", **options: Any
 ) -> Iterator[Installation]:
-    """A cluster of its own with an overlay of shares installed, whose API server logs all Bindings.
-
-    `ours` is what Python runs for this project's image; `delayed` and `features` as in
-    `running_cluster`.
+    """A cluster of its own with an overlay of shares installed, whose API server logs all Bindings; `options`
+    are those of `running_cluster`.
     """
-    with running_cluster(directory, ours, audit=True, delayed=delayed, features=features) as cluster:
-        installation = Installation(cluster)
-        installation.install(str(overlay))
-        api = installation.api
-        api.create("/api/v1/namespaces", {"metadata": {"name": "shares"}})
-        accounts = "/api/v1/namespaces/shares/serviceaccounts"
-        eventually(lambda: api.items(accounts), "the namespace has its ServiceAccount")
-        ShareCluster(cluster.plane).await_policies()
+    with running_installation(directory, overlay, audit=True, **options) as installation:
+        installation.api.create_namespace(SHARES)
+        ShareCluster(installation.plane).await_policies()
         yield installation
-
-
-@contextlib.contextmanager
-def share_workload_on(installation: Installation) -> Iterator[ShareWorkload]:
-    """Nodes and pods of one test; leftovers are removed."""
-    installation.await_ready()
-    workload = ShareWorkload(installation)
-    try:
-        yield workload
-    finally:
-        workload.close()

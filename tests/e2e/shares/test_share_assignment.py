@@ -1,12 +1,10 @@
-"""Write access to the GPU of a share, on the real API server."""
+"""Write access to the GPU of a share, and to what a node has of them, on the real API server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.e2e.cluster.api import STRATEGIC, Api, Json, eventually
+from tests.e2e.cluster.api import MERGE, STRATEGIC, Json, eventually
 from tests.e2e.shares.share_cluster import (
     ASSIGNED,
     DEVICES,
@@ -16,27 +14,12 @@ from tests.e2e.shares.share_cluster import (
     container,
     debug,
     debugged,
-    refused,
     share,
 )
 from tests.kube_objects import SHARE
 
-
-@pytest.fixture(scope="module")
-def users(shares: ShareCluster) -> Iterator[dict[str, Api]]:
-    """Users with all rights by their roles, so that only policies restrict them."""
-    accounts = "/api/v1/namespaces/gpu-scheduler/serviceaccounts"
-    shares.api.create(accounts, {"metadata": {"name": "almighty"}})
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
-    subjects = [{"kind": "ServiceAccount", "name": "almighty", "namespace": "gpu-scheduler"}]
-    grants = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-    shares.api.create(grants, {"metadata": {"name": "almighty"}, "roleRef": role, "subjects": subjects})
-    yield {
-        "the administrator": shares.api,
-        "another account of our namespace": shares.account("gpu-scheduler", "almighty"),
-    }
-    shares.api.delete(f"{grants}/almighty")
-    shares.api.delete(f"{accounts}/almighty")
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
+BINDS = ["pods/{name}/binding", "bindings"]
 
 
 def test_the_extenders_binding_brings_the_annotations_with_the_node(shares: ShareCluster) -> None:
@@ -49,20 +32,18 @@ def test_the_extenders_binding_brings_the_annotations_with_the_node(shares: Shar
     "key",
     [ASSIGNED, f"{DEVICES}main", "nvidia.cdi.k8s.io/container.main", "cdi.k8s.io/gpus"],
 )
-@pytest.mark.parametrize("path", ["pods/{name}/binding", "bindings"])
-@pytest.mark.parametrize("user", ["the administrator", "another account of our namespace"])
-def test_no_other_user_binds_with(
-    shares: ShareCluster, users: dict[str, Api], key: str, path: str, user: str
-) -> None:
+@pytest.mark.parametrize("path", BINDS)
+@pytest.mark.parametrize("user", ["admin", "our kube-scheduler"])
+def test_no_other_user_binds_with(shares: ShareCluster, key: str, path: str, user: str) -> None:
     name = shares.made()
-    binding = shares.binding(name, {key: "GPU-1"})
+    api = shares.api if user == "admin" else shares.scheduler
     full = f"/api/v1/namespaces/{NAMESPACE}/{path.format(name=name)}"
-    said = refused(users[user], "POST", full, binding)
+    said = api.refusal("POST", full, shares.binding(name, {key: "GPU-1"}))
     assert "only the extender of the gpu-scheduler may bind" in said
     assert "nodeName" not in shares.get(name)["spec"]
 
 
-@pytest.mark.parametrize("path", ["pods/{name}/binding", "bindings"])
+@pytest.mark.parametrize("path", BINDS)
 def test_a_binding_without_them_is_allowed(shares: ShareCluster, path: str) -> None:
     """The request contains nothing of the pod, so the server cannot know that the pod requests a share."""
     name = shares.made()
@@ -93,7 +74,7 @@ def test_no_user_afterwards(
 ) -> None:
     api = shares.api if who == "administrator" else shares.scheduler
     patch = {"metadata": {"annotations": annotations}}
-    said = refused(api, "PATCH", f"{shares.pods}/{bound}{subresource}", patch, STRATEGIC)
+    said = api.refusal("PATCH", f"{shares.pods}/{bound}{subresource}", patch, STRATEGIC)
     assert "come with the extender's Binding and stay as they are" in said
 
 
@@ -101,7 +82,7 @@ def test_no_user_afterwards(
 def test_no_user_assigns_to_a_waiting_pod(shares: ShareCluster, value: str) -> None:
     name = shares.made()
     patch = {"metadata": {"annotations": {f"{DEVICES}main": value}}}
-    assert "come with the extender's" in refused(shares.api, "PATCH", f"{shares.pods}/{name}", patch)
+    assert "come with the extender's" in shares.api.refusal("PATCH", f"{shares.pods}/{name}", patch, MERGE)
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +121,60 @@ def test_our_kube_scheduler_goes_on_as_it_does(shares: ShareCluster) -> None:
     assert shares.get(name)["spec"]["nodeName"] == NODE
     shares.scheduler.request("DELETE", path)
     eventually(lambda: all(pod["metadata"]["name"] != name for pod in shares.api.items(shares.pods)), "gone")
+
+
+def amounts(mib: str | None, **more: str) -> Json:
+    return {"status": {kind: {SHARE: mib, **more} for kind in ("capacity", "allocatable")}}
+
+
+def test_the_extender_says_how_much_a_node_has(shares: ShareCluster) -> None:
+    node = f"/api/v1/nodes/{NODE}"
+
+    def told() -> list[str | None]:
+        status = shares.api.get(node)["status"]
+        return [status[kind].get(SHARE) for kind in ("capacity", "allocatable")]
+
+    for mib in ("81920", "40960", None):
+        shares.extender.patch(f"{node}/status", amounts(mib))
+        # The kubelet writes at the same time, from a slightly older read.
+        eventually(lambda wanted=mib: told() == [wanted] * 2, f"the node has {mib} MiB")  # type: ignore[misc]
+
+
+READY = {"type": "Ready", "status": "False", "reason": "Wrong"}
+
+
+@pytest.mark.parametrize(
+    ("patch", "said"),
+    [
+        pytest.param(amounts("1", cpu="1"), "no other resource", id="another amount beside it"),
+        pytest.param({"status": {"capacity": {"nvidia.com/gpu": "8"}}}, "no other resource", id="GPUs"),
+        pytest.param({"status": {"conditions": [READY]}}, "nothing else", id="conditions"),
+        pytest.param({"metadata": {"labels": {"a": "b"}}}, "nothing else", id="labels"),
+        pytest.param(
+            {"metadata": {"annotations": {"gpu.scheduler-ext.io/inventory-changed": "now"}}},
+            "nothing else",
+            id="the nudge by this way",
+        ),
+    ],
+)
+def test_the_extender_changes_nothing_else_of_a_nodes_status(
+    shares: ShareCluster, patch: Json, said: str
+) -> None:
+    refusal = shares.extender.refusal("PATCH", f"/api/v1/nodes/{NODE}/status", patch, STRATEGIC)
+    assert said in refusal
+    assert refusal.startswith("403 Forbidden")
+
+
+def test_kubernetes_finds_nothing_wrong_with_the_policies(shares: ShareCluster) -> None:
+    def checked() -> dict[str, list[Json]] | None:
+        policies = shares.api.items(f"{POLICIES}/validatingadmissionpolicies")
+        if not all("typeChecking" in each.get("status", {}) for each in policies):
+            return None
+        return {
+            each["metadata"]["name"]: each["status"]["typeChecking"].get("expressionWarnings", [])
+            for each in policies
+        }
+
+    found = eventually(checked, "the policies are checked")
+    assert len(found) == 5
+    assert {name: warnings for name, warnings in found.items() if warnings} == {}

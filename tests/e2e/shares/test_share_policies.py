@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.cluster.whole import PLAIN_NODES
+from tests.e2e.cluster.api import STRATEGIC, Json
 from tests.e2e.shares.share_cluster import (
     ASSIGNED,
     DEVICES,
@@ -17,6 +16,8 @@ from tests.e2e.shares.share_cluster import (
     VOID,
     ShareCluster,
     container,
+    debug,
+    debugged,
     env,
     own,
     share,
@@ -24,12 +25,8 @@ from tests.e2e.shares.share_cluster import (
 )
 from tests.kube_objects import SHARE
 
-POLICIES = "/apis/admissionregistration.k8s.io/v1"
 LONGEST = "a" * 63
 SIDECAR = {"restartPolicy": "Always"}
-
-
-# Defaults of share pods
 
 
 def test_every_container_that_asks_a_share_sees_its_own(shares: ShareCluster) -> None:
@@ -67,116 +64,61 @@ def test_a_pod_made_from_a_stored_one_gets_nothing_twice(shares: ShareCluster) -
     assert again["spec"] == made["spec"]
 
 
-INJECTORS = 8
-
-
-@pytest.fixture
-def injectors(shares: ShareCluster) -> Iterator[None]:
-    """Policies that add containers, as service meshes do.
-
-    The order of policies is random, a new one with every change of them: there are enough that one comes
-    after the project's.
-    """
-    created = [create_injector(shares, f"injector-{n}") for n in range(INJECTORS)]
-    plain = shares.pod(container())
-    plain["metadata"]["labels"] = {"mesh": "yes"}
-
-    def containers() -> int:
-        return len(shares.api.create(f"{shares.pods}?dryRun=All", plain)["spec"]["containers"])
-
-    eventually(lambda: containers() == 1 + INJECTORS, "containers are injected")
-    yield
-    for paths in created:
-        for path in paths:
-            shares.api.delete(path)
-    eventually(lambda: containers() == 1, "no more containers are injected")
-
-
-def create_injector(shares: ShareCluster, name: str) -> list[str]:
-    """A policy that adds a container of its name to pods with labels; the paths of the created objects."""
-    add = (
-        f"object.spec.containers.exists(c, c.name == '{name}') || !has(object.metadata.labels) ? [] :"
-        " [JSONPatch{op: 'add', path: '/spec/containers/-',"
-        f" value: Object.spec.containers{{name: '{name}', image: 'mesh:1'}}}}]"
-    )
-    pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    spec = {
-        "reinvocationPolicy": "Never",
-        "matchConstraints": {"resourceRules": [pods]},
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": add}}],
-    }
-    binding = {"policyName": name}
-    kinds = {"mutatingadmissionpolicies": spec, "mutatingadmissionpolicybindings": binding}
-    for kind, fields in kinds.items():
-        shares.api.create(f"{POLICIES}/{kind}", {"metadata": {"name": name}, "spec": fields})
-    return [f"{POLICIES}/{kind}/{name}" for kind in kinds]
-
-
-@pytest.mark.usefixtures("injectors")
-def test_containers_that_come_later_see_no_gpu_either(shares: ShareCluster) -> None:
-    pod = shares.pod()
-    pod["metadata"]["labels"] = {"mesh": "yes"}
-    injected = {f"injector-{n}": [VOID] for n in range(INJECTORS)}
-    assert variables(shares.create(pod)) == {"main": [own("main")], **injected}
-
-
-# Refused fields of share pods
-
-
 SETS_VISIBLE = f"a pod that asks {SHARE} sets NVIDIA_VISIBLE_DEVICES; leave it out"
 SETS_CUDA = f"a pod that asks {SHARE} sets CUDA_VISIBLE_DEVICES; leave it out"
 NAMED = "by which container runtimes give devices; leave them as they are"
 SECRETLY: Json = {"env": [own("main"), {"name": VISIBLE, "value": "all"}]}
 OTHERS: Json = {"env": [own("other")]}
 
-# One row for each rule, and for each place that it looks at.
-REFUSED = [
-    (
-        "choose another scheduler",
+Pod = Callable[[ShareCluster], Json]
+
+
+def named(key: str) -> Pod:
+    """A pod with an annotation by which container runtimes give devices."""
+    return lambda s: s.pod(annotations={key: "nvidia.com/gpu=all"})
+
+
+# A pod and the refusal of it, for each rule, and for each place that it looks at.
+REFUSED: dict[str, tuple[Pod, str]] = {
+    "choose another scheduler": (
         lambda s: s.pod(schedulerName="other"),
         "is placed by gpu-scheduler, not by",
     ),
-    (
-        "choose its node with a share of an init container alone",
+    "choose its node with a share of an init container alone": (
         lambda s: s.pod(container(), init=[share("first")], nodeName=NODE),
         "leave spec.nodeName out",
     ),
-    ("take another container's variable", lambda s: s.pod(share(**OTHERS), share("other")), SETS_VISIBLE),
-    ("say it twice, the second time for all", lambda s: s.pod(share(**SECRETLY)), SETS_VISIBLE),
-    (
-        "ask for all in a sidecar",
+    "take another container's variable": (
+        lambda s: s.pod(share(**OTHERS), share("other")),
+        SETS_VISIBLE,
+    ),
+    "say it twice, the second time for all": (lambda s: s.pod(share(**SECRETLY)), SETS_VISIBLE),
+    "ask for all in a sidecar": (
         lambda s: s.pod(init=[share("b", **SIDECAR, **env(VISIBLE))]),
         f"container b of {SETS_VISIBLE}",
     ),
-    (
-        "ask for all in two of three containers",
+    "ask for all in two of three containers": (
         lambda s: s.pod(share("a", **env(VISIBLE)), share("b"), container("c", **env(VISIBLE))),
         f"container a, c of {SETS_VISIBLE}",
     ),
-    (
-        "choose devices for CUDA in a container without a share",
+    "choose devices for CUDA in a container without a share": (
         lambda s: s.pod(share(), container("b", **env("CUDA_VISIBLE_DEVICES"))),
         f"container b of {SETS_CUDA}",
     ),
-    *(
-        (
-            f"name a device by {key}",
-            lambda s, key=key: s.pod(annotations={key: "nvidia.com/gpu=all"}),
-            NAMED,
-        )
-        for key in ("cdi.k8s.io/mine", "nvidia.cdi.k8s.io", "nvidia.cdi.k8s.io/container.main")
-    ),
-    (
-        "assign itself a GPU, even without asking a share",
+    "name a device by CDI": (named("cdi.k8s.io/mine"), NAMED),
+    "name a device to NVIDIA's plugin": (named("nvidia.cdi.k8s.io"), NAMED),
+    "name a device of a container": (named("nvidia.cdi.k8s.io/container.main"), NAMED),
+    "assign itself a GPU, even without asking a share": (
         lambda s: s.pod(container(), annotations={f"{DEVICES}main": "GPU-1"}),
         "come with the extender's Binding",
     ),
-    ("say that it is assigned", lambda s: s.pod(annotations={ASSIGNED: "{}"}), "come with the extender's"),
-]
+    "say that it is assigned": (lambda s: s.pod(annotations={ASSIGNED: "{}"}), "come with the extender's"),
+}
 
 
-@pytest.mark.parametrize(("pod", "said"), [pytest.param(pod, said, id=name) for name, pod, said in REFUSED])
-def test_a_share_pod_may_not(shares: ShareCluster, pod: Any, said: str) -> None:
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_a_share_pod_may_not(shares: ShareCluster, wrong: str) -> None:
+    pod, said = REFUSED[wrong]
     refusal = shares.refusal(pod(shares))
     assert said in refusal
     assert refusal.startswith("403 Forbidden"), "as a quota says it: nothing of the pod is malformed"
@@ -190,42 +132,34 @@ def test_a_share_pod_may_not(shares: ShareCluster, pod: Any, said: str) -> None:
         pytest.param(
             lambda s: s.pod(annotations={"gpu.scheduler-ext.io/model": "L4"}), id="have wishes of a GPU"
         ),
-    ],
-)
-def test_a_share_pod_may(shares: ShareCluster, pod: Any) -> None:
-    assert shares.refusal(pod(shares)) == ""
-
-
-@pytest.mark.parametrize(
-    "pod",
-    [
-        pytest.param(lambda s: s.pod(container(), schedulerName="other"), id="choose another scheduler"),
-        pytest.param(lambda s: s.pod(container(), nodeName=NODE), id="choose its node"),
-        pytest.param(lambda s: s.pod(container(**env(VISIBLE))), id="set the variable"),
         pytest.param(
             lambda s: s.pod(
-                container(), annotations={"nvidia.cdi.k8s.io/pod": "management.nvidia.com/gpu=all"}
+                container(**env(VISIBLE)),
+                annotations={"nvidia.cdi.k8s.io/pod": "management.nvidia.com/gpu=all"},
+                schedulerName="other",
+                nodeName=NODE,
             ),
-            id="name a device to NVIDIA's plugin",
+            id="without a share, do everything else",
         ),
     ],
 )
-def test_a_pod_without_a_share_may(shares: ShareCluster, pod: Any) -> None:
+def test_a_pod_may(shares: ShareCluster, pod: Any) -> None:
     assert shares.refusal(pod(shares)) == ""
 
 
-def test_daemon_pods_of_shares_are_taken(shares: ShareCluster) -> None:
-    """Their controller chooses the node by affinity and leaves `nodeName` to the scheduler."""
-    sets = "/apis/apps/v1/namespaces/shares/daemonsets"
-    labels = {"app": "daemon"}
-    template = {"metadata": {"labels": labels}, "spec": shares.pod()["spec"]}
-    spec = {"selector": {"matchLabels": labels}, "template": template}
-    shares.api.create(sets, {"metadata": {"name": "daemon"}, "spec": spec})
+def test_a_debugging_container_of_a_share_pod_sees_no_gpu(shares: ShareCluster) -> None:
+    name = shares.assigned()
+    path = f"{shares.pods}/{name}"
+    for number in ("one", "two"):
+        debug(shares.api, path, debugged(number))
+    assert variables(shares.get(name)) == {"main": [own("main")], "one": [VOID], "two": [VOID]}
+    for variable, of in ((VISIBLE, "ephemeral container"), ("CUDA_VISIBLE_DEVICES", "container")):
+        wrong = debugged("debug", **env(variable))
+        said = shares.api.refusal("PATCH", f"{path}/ephemeralcontainers", wrong, STRATEGIC)
+        assert f"{of} debug of a pod that asks {SHARE} sets {variable}; leave it out" in said
 
-    def placed() -> list[Json]:
-        found = shares.api.items(shares.pods, labelSelector="app=daemon")
-        return found if len(found) == len(PLAIN_NODES) else []
 
-    pods = eventually(placed, "each node has its pod")
-    assert {pod["spec"]["schedulerName"] for pod in pods} == {"gpu-scheduler"}
-    shares.api.delete(f"{sets}/daemon")
+def test_a_debugging_container_of_another_pod_may_ask_for_all_gpus(shares: ShareCluster) -> None:
+    name = shares.made(container())
+    debug(shares.api, f"{shares.pods}/{name}", debugged("debug", **env(VISIBLE)))
+    assert variables(shares.get(name))["debug"] == [{"name": VISIBLE, "value": "all"}]

@@ -23,7 +23,6 @@ from tests.e2e.shares.share_workload import (
     ShareWorkload,
     devices_of,
     running_share_installation,
-    share_workload_on,
 )
 from tests.e2e.workload import MIG_HALF
 from tests.held import amount_of
@@ -54,7 +53,7 @@ def workload(tmp_path: Path, fault: Path) -> Iterator[ShareWorkload]:
     faulty = ("-m", "tests.e2e.faulty_extender", fault)
     with (
         running_share_installation(tmp_path, ours=faulty) as installation,
-        share_workload_on(installation) as workload,
+        ShareWorkload(installation) as workload,
     ):
         yield workload
 
@@ -91,27 +90,27 @@ class Churn:
         self._workload = workload
         self._rng = rng
         self._since: dict[str, float] = {}
-        self.served: set[str] = set()
         self.waiting = 0
+
+    @property
+    def served(self) -> int:
+        """The number of pods that have been bound."""
+        return len(self._since)
 
     def look(self) -> None:
         """Delete some pods if others wait."""
         now = time.monotonic()
         there = self._workload.all_pods()
-        bound = [pod["metadata"]["name"] for pod in there if "nodeName" in pod["spec"]]
-        self.served.update(bound)
-        for name in bound:
-            self._since.setdefault(name, now)
+        bound = [pod["metadata"] for pod in there if "nodeName" in pod["spec"]]
+        for meta in bound:
+            self._since.setdefault(meta["name"], now)
         self.waiting = len(there) - len(bound)
-        if not self.waiting:
-            return
         ripe = [
-            pod["metadata"]["name"]
-            for pod in there
-            if pod["metadata"]["name"] in bound and "deletionTimestamp" not in pod["metadata"]
+            meta["name"]
+            for meta in bound
+            if "deletionTimestamp" not in meta and now - self._since[meta["name"]] > _STAY_S
         ]
-        ripe = [name for name in ripe if now - self._since[name] > _STAY_S]
-        for name in self._rng.sample(ripe, min(_LEAVE, len(ripe))):
+        for name in self._rng.sample(ripe, min(_LEAVE, len(ripe)) if self.waiting else 0):
             self._workload.api.delete(f"/api/v1/namespaces/{self._workload.namespace}/pods/{name}")
 
 
@@ -124,10 +123,7 @@ def test_nothing_is_promised_twice_and_no_pod_is_forgotten(workload: ShareWorklo
     for i in range(2):
         workload.add_mig(f"mig-{i}", 4)
     workload.publish()
-    due: list[str | float] = [
-        *itertools.chain.from_iterable((*KILLS, *DELAYS) for _ in range(TURNS)),
-        *PAUSES_S,
-    ]
+    due: list[str | float] = [*(KILLS + DELAYS) * TURNS, *PAUSES_S]
     rng.shuffle(due)
     installation = workload.installation
     with Recorder(workload.api, workload.namespace) as recorder:
@@ -135,9 +131,9 @@ def test_nothing_is_promised_twice_and_no_pod_is_forgotten(workload: ShareWorklo
         names = workload.create_all(list(itertools.islice(pods, PODS)))
         churn = Churn(workload, rng)
         renewed = begun = time.monotonic()
-        while len(churn.served) < len(names) or due or fault.exists():
+        while churn.served < len(names) or due or fault.exists():
             assert time.monotonic() - begun < _LONGEST_S, (
-                f"{len(names) - len(churn.served)} pods wait still, and {due} are due; "
+                f"{len(names) - churn.served} pods wait still, and {due} are due; "
                 f"{fault.read_text() if fault.exists() else 'nothing'} was about to happen"
             )
             if due and not fault.exists() and all(pod.ready for pod in installation.pods()):
@@ -168,18 +164,6 @@ def test_nothing_is_promised_twice_and_no_pod_is_forgotten(workload: ShareWorklo
     assert sum(killed) == len(KILLS) * TURNS
 
 
-def unsettled(workload: ShareWorkload) -> list[str]:
-    """Pods whose Binding has not certainly ended."""
-    return [
-        each["name"]
-        for extender in workload.installation.pods()
-        for node in workload.ledger(extender).values()
-        for held in (*(device["holdings"] for device in node["devices"].values()), node["unknownDevices"])
-        for each in held
-        if each["state"] != "Confirmed"
-    ]
-
-
 def held_by_ledgers(workload: ShareWorkload) -> list[set[tuple[str, str, str, int]]]:
     """(pod, container, GPU, MiB) in each extender."""
     return [
@@ -193,17 +177,24 @@ def held_by_ledgers(workload: ShareWorkload) -> list[set[tuple[str, str, str, in
     ]
 
 
+def unsettled(workload: ShareWorkload) -> list[str]:
+    """Pods whose Binding has not certainly ended."""
+    return [
+        each["name"]
+        for extender in workload.installation.pods()
+        for node in workload.ledger(extender).values()
+        for held in (*(device["holdings"] for device in node["devices"].values()), node["unknownDevices"])
+        for each in held
+        if each["state"] != "Confirmed"
+    ]
+
+
 def held_by_pods(workload: ShareWorkload) -> set[tuple[str, str, str, int]]:
-    """The same in the API server."""
+    """(pod, container, GPU, MiB) in the API server."""
     return {
-        (pod["metadata"]["name"], container, gpu, asked(pod, container))
+        (pod["metadata"]["name"], each["name"], devices[each["name"]], amount_of(mib))
         for pod in workload.all_pods()
-        for container, gpu in devices_of(pod).items()
+        if (devices := devices_of(pod))
+        for each in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"])
+        for mib in each["resources"]["limits"].values()
     }
-
-
-def asked(pod: Json, container: str) -> int:
-    all_of_them = (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"])
-    (found,) = (each for each in all_of_them if each["name"] == container)
-    (mib,) = found["resources"]["limits"].values()
-    return amount_of(mib)

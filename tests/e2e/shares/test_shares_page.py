@@ -8,44 +8,25 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
-from tests.e2e.cluster.api import APPLY, Api, ApiError, eventually
+from tests.e2e.agents.gpunode_api import write_report
+from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.documented import PODS, Reader
+from tests.e2e.installation import Installation
 from tests.kube_objects import SHARE, gpu, gpu_node
-from tests.manifests.objects import Json, of_kind
+from tests.manifests.objects import Json
 from tests.manifests.policy import violations
 from tests.pages import ROOT, blocks, section
 
 pytestmark = pytest.mark.release
 
 PAGE = (ROOT / "docs" / "tasks" / "shares.md").read_text()
-POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
-BOTH = ("gpu-scheduler-shares", "gpu-scheduler-share-pods")
-
-
-def told(objects: list[Json], variable: str) -> dict[str, str]:
-    """The policies' rules about a variable."""
-    return {
-        each["metadata"]["name"]: found["expression"]
-        for each in of_kind(objects, *POLICIES)
-        for found in each["spec"].get("variables", ())
-        if found["name"] == variable
-    }
-
-
-def configured(objects: list[Json]) -> tuple[Json, Json]:
-    """kube-scheduler's configuration and the extender's, as the pods will read them."""
-    (data,) = (each["data"] for each in of_kind(objects, "ConfigMap") if "extender.yaml" in each["data"])
-    return yaml.safe_load(data["kube-scheduler.yaml"]), yaml.safe_load(data["extender.yaml"])
 
 
 def the_pod() -> str:
     (pod,) = [block for block in blocks(PAGE, "yaml") if "kind: Pod" in block]
     return pod
 
-
-# The page, from its first command to its last
 
 NODE = "share-l4-01"
 NODE_PATH = f"/api/v1/nodes/{NODE}"
@@ -59,13 +40,7 @@ class ShareReader(Reader):
     def report(self, sequence: int) -> None:
         """Renew the agent's report, because stale reports are not used."""
         devices = [gpu(i, f"GPU-{i}", model="L4", total=GPU_MIB) for i in range(2)]
-        uid = self.api.get(NODE_PATH)["metadata"]["uid"]
-        owner = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": uid}
-        query = "fieldManager=scheduler-ext-agent&force=true"
-        report = gpu_node(NODE, devices, sequence=sequence)
-        made = {**report, "metadata": {"name": NODE, "ownerReferences": [owner]}}
-        self.api.patch(f"{GPU_NODES}/{NODE}?{query}", made, APPLY)
-        self.api.patch(f"{GPU_NODES}/{NODE}/status?{query}", report, APPLY)
+        write_report(self.api, gpu_node(NODE, devices, sequence=sequence))
 
     def amounts(self) -> list[str | None]:
         """What the node advertises."""
@@ -73,19 +48,17 @@ class ShareReader(Reader):
         return [status[part].get(SHARE) for part in ("capacity", "allocatable")]
 
     def configuration(self) -> tuple[Json, Json]:
-        """The present mounts of the pods."""
-        deployment = self.api.get("/apis/apps/v1/namespaces/gpu-scheduler/deployments/gpu-scheduler")
-        volumes = deployment["spec"]["template"]["spec"]["volumes"]
-        (name,) = (each["configMap"]["name"] for each in volumes if "configMap" in each)
-        found = self.api.get(f"/api/v1/namespaces/gpu-scheduler/configmaps/{name}")
-        return configured([{**found, "kind": "ConfigMap"}])
+        """kube-scheduler's configuration and the extender's, as the pods read them."""
+        data = Installation(self.cluster).configuration()
+        return yaml.safe_load(data["kube-scheduler.yaml"]), yaml.safe_load(data["extender.yaml"])
 
     def await_scheduler(self, name: str) -> None:
         """The API server applies new policies a moment after they were written."""
         pod = {"metadata": {"name": "dry"}, "spec": yaml.safe_load(the_pod())["spec"]}
 
         def judged() -> bool:
-            return "is placed by" in refusal(self.api, {**pod, "spec": {**pod["spec"], "nodeName": NODE}})
+            placed = {**pod, "spec": {**pod["spec"], "nodeName": NODE}}
+            return "is placed by" in self.api.refusal("POST", f"{PODS}?dryRun=All", placed)
 
         def given() -> bool:
             return bool(self.api.create(f"{PODS}?dryRun=All", pod)["spec"]["schedulerName"] == name)
@@ -100,14 +73,6 @@ class ShareReader(Reader):
         self.api.create(PODS, {"metadata": {"name": name}, "spec": spec})
         assert self.node_of(name) == NODE
         return self.api.get(f"{PODS}/{name}")
-
-
-def refusal(api: Api, pod: Json) -> str:
-    try:
-        api.create(f"{PODS}?dryRun=All", pod)
-    except ApiError as error:
-        return str(error)
-    return ""
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +115,6 @@ def test_the_page_from_installing_to_taking_away(reader: ShareReader) -> None:
     reader.report(3)
     reader.run("docs/tasks/shares.md", "## Another name for the scheduler")
     objects = list(yaml.safe_load_all(reader.run_block("kubectl kustomize my-cluster")))
-    assert told(objects, "schedulers") == dict.fromkeys(BOTH, "['my-scheduler']")
     assert violations(objects) == []
     scheduler, extender = reader.configuration()
     assert [each["schedulerName"] for each in scheduler["profiles"]] == ["my-scheduler"]

@@ -36,27 +36,19 @@ PRESENT = Release(ROOT, {})
 def previous_release(directory: Path) -> Release:
     """The release to upgrade from, exported to a new directory. Skips the test without its commit; fails if
     a commit that UPGRADE_FROM names is missing."""
-    done = _git("archive", "--format=tar", REF or _DEFAULT, *_PARTS)
+    archive = ("git", "-C", str(ROOT), "archive", "--format=tar", REF or _DEFAULT, *_PARTS)
+    done = subprocess.run(archive, capture_output=True, check=False)
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip()
         if REF:
             pytest.fail(f"UPGRADE_FROM={REF}: {said}")
         pytest.skip(f"needs the commit before this one, which this clone does not have: {said}")
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(directory, filter="data")
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as parts:
+        parts.extractall(directory, filter="data")
     # Safe path: otherwise the package in the working directory, the present one, would come first.
     release = Release(directory, {"PYTHONPATH": str(directory), "PYTHONSAFEPATH": "1"})
-    assert _imported(release) == directory / "scheduler_ext" / "__init__.py"
-    return release
-
-
-def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, check=False)
-
-
-def _imported(release: Release) -> Path:
-    """The file of the package that a program of the release imports."""
     program = (sys.executable, "-c", "import scheduler_ext; print(scheduler_ext.__file__)")
     environment = {**os.environ, **release.variables}
-    done = subprocess.run(program, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
-    return Path(done.stdout.strip())
+    done = subprocess.run(program, env=environment, cwd=ROOT, capture_output=True, check=True)
+    assert Path(done.stdout.decode().strip()) == directory / "scheduler_ext" / "__init__.py"
+    return release
