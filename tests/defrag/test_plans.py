@@ -47,10 +47,22 @@ def waits(asks: Json, **more: Any) -> Json:
     return pod("w", asks, **more)
 
 
-def half_of(device: int, name: str) -> Json:
-    """A pod that may be moved, with half of a GPU of the node s."""
-    annotations = {f"devices.{ANNOTATION}main": f"GPU-s-{device}"}
-    return owned(pod(name, {SHARE: "40960"}, on="s", annotations=annotations))
+def half_of(device: int, name: str, on: str = "s", *, model: str = "", priority: int = 0) -> Json:
+    """A pod that may be moved, with half of a GPU; it takes this model only."""
+    annotations = {f"devices.{ANNOTATION}main": f"GPU-{on}-{device}"}
+    annotations |= {f"{ANNOTATION}model": model} if model else {}
+    return owned(pod(name, {SHARE: "40960"}, on=on, annotations=annotations, priority=priority))
+
+
+def made_room_for() -> list[Json]:
+    """The pod x on a has another place only after y has left it."""
+    return [
+        *whole_node("a", 2, "x"),
+        *whole_node("b", 1, "y"),
+        *whole_node("c", 1, model="T4"),
+        whole_pod("x", "a", annotations={f"{ANNOTATION}model": "A100"}),
+        whole_pod("y", "b"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -83,6 +95,29 @@ def half_of(device: int, name: str) -> Json:
             [*share_node("s", 2), half_of(0, "x"), half_of(1, "y"), waits({SHARE: "81920"})],
             [("x", "s", "s")],
             id="a share moves to another GPU of its own node",
+        ),
+        pytest.param(
+            [
+                *share_node("s", 2),
+                *(half_of(i, name, model="A100") for i, name in enumerate(("x", "y"))),
+                *(each for on in ("t", "u") for each in share_node(on, 1, "H100-80GB")),
+                *(half_of(0, f"on-{on}", on, model="H100", priority=5) for on in ("t", "u")),
+                waits({SHARE: "81920"}),
+            ],
+            [("x", "s", "s")],
+            id="rather than a more important one to another node",
+        ),
+        pytest.param(
+            [
+                *whole_node("a", 3, "x", "kept"),
+                *whole_node("b", 2, "y", model="T4"),
+                whole_pod("x", "a", priority=5),
+                whole_pod("kept", "a", annotations={f"{ANNOTATION}model": "A100"}),
+                whole_pod("y", "b", priority=3),
+                waits({WHOLE: "2"}),
+            ],
+            [("y", "b", "a")],
+            id="a still less important one counts only if it has another place",
         ),
     ],
 )
@@ -172,6 +207,18 @@ def test_budgets_are_kept(budgets: list[Json], fits: bool) -> None:
     assert planned(*nodes, *pods, *budgets).complete is fits
 
 
+@pytest.mark.parametrize(
+    ("allowed", "fits"),
+    [
+        pytest.param(2, True, id="one that allows both moves"),
+        pytest.param(1, False, id="one that allows one of two moves"),
+    ],
+)
+def test_a_budget_counts_the_pod_that_makes_room_for_another(allowed: int, fits: bool) -> None:
+    objects = [*made_room_for(), waits({WHOLE: "2"}), budget("one", allowed)]
+    assert planned(*objects).complete is fits
+
+
 def test_a_longer_run_on_dearer_gpus_is_moved_last() -> None:
     now = time.time()
     made = [whole_pod("long", "a"), whole_pod("short", "b")]
@@ -238,14 +285,7 @@ def test_a_pod_fits_in_the_room_that_preemption_made_for_it() -> None:
 
 
 def test_room_is_held_for_the_waiting_pod_and_for_a_pod_that_moves_later() -> None:
-    plan = planned(
-        *whole_node("a", 2, "x"),
-        *whole_node("b", 1, "y"),
-        *whole_node("c", 1, model="T4"),
-        whole_pod("x", "a", annotations={f"{ANNOTATION}model": "A100"}),
-        whole_pod("y", "b"),
-        waits({WHOLE: "2"}),
-    )
+    plan = planned(*made_room_for(), waits({WHOLE: "2"}))
     assert moves(plan) == [("y", "b", "c"), ("x", "a", "b")]
     held = [[(hold.node, hold.asker.uid) for hold in move.holds] for move in plan.moves]
     assert held == [[("a", "uid-w"), ("b", "uid-x again")], [("a", "uid-w")]]

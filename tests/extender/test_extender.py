@@ -15,7 +15,7 @@ from scheduler_ext.core.filters import REASONS
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, FilterSection
-from tests.extender.preempting import extender_on, tell, until
+from tests.extender.preempting import asks_shares, extender_on, on_share, share_node, tell, until
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, names_body, node, pod
 
 WHOLE = "nvidia.com/gpu"
@@ -81,6 +81,17 @@ def test_every_node_asked_about_gets_exactly_one_answer(
         assert len(fitting) <= max_candidates
         assert withheld == 0 or len(fitting) == max_candidates
     assert [name for name, _ in scored(extender, body)] == names
+
+
+def test_nodes_that_differ_by_less_than_a_step_get_equal_points() -> None:
+    """One more GPU is idle on the larger node, which is little for a share."""
+    objects = [
+        *share_node("small", 2),
+        *share_node("large", 3),
+        *(on_share(f"on-{name}", 20_000, name, 0) for name in ("small", "large")),
+    ]
+    body = names_body(asks_shares("p", 20_000), ["small", "large"])
+    assert scored(extender_on(*objects), body) == [("small", 10), ("large", 10)]
 
 
 def test_an_invalid_pod_fits_nowhere_and_is_no_error() -> None:

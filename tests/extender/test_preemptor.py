@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from itertools import count
+from itertools import chain, count, repeat
 from types import SimpleNamespace
 
 import pytest
@@ -250,6 +251,24 @@ class TestEmptyVictims:
         with pytest.raises(RequestError) as refusal:
             extender.preemptor.preempt(preempt_body(URGENT, asked), 3.0)
         assert refusal.value.status == 503
+
+    @pytest.mark.parametrize(
+        ("second", "victim"),
+        [
+            pytest.param(8.5, "cheap", id="before it, a cheaper victim is searched for"),
+            pytest.param(9.5, "dear", id="in it, kube-scheduler's own proposal stays"),
+        ],
+    )
+    def test_the_last_tenth_of_the_time_is_for_writing(
+        self, monkeypatch: pytest.MonkeyPatch, second: float, victim: str
+    ) -> None:
+        extender = extender_on(
+            *whole_node("n1", "cheap", "dear"), on_gpu("cheap", "n1", 1), on_gpu("dear", "n1", 5)
+        )
+        seconds = chain([0.0], repeat(second))
+        monkeypatch.setattr(preemptor, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+        answer = extender.preemptor.preempt(preempt_body(URGENT, {"n1": uids("dear")}), 10.0)
+        assert json.loads(answer.body)["NodeNameToMetaVictims"]["n1"]["Pods"] == uids(victim)["Pods"]
 
     def test_within_it_all_nodes_are_answered_before_any_is_searched(
         self, monkeypatch: pytest.MonkeyPatch

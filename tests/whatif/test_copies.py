@@ -14,11 +14,13 @@ from scheduler_ext.core.gpu.gpu import Device, Memory, Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.promisable import overallocated
+from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk, UnitAsk
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.whatif.copies import Fill, Vessel, fill_all, filled
 from tests.examples import examples
 from tests.gpu_strategies import STRATEGIES, one_in
-from tests.strategies import RESOURCES, clusters, requests, share_asks
+from tests.strategies import RESOURCES, clusters, requests, share_asks, snapshot_of
 
 # More than most of the random nodes hold; a copy at a time takes long.
 _MOST = 12
@@ -31,12 +33,14 @@ def copy_of(request: GpuRequest, found: Placement, number: int) -> BoundPod:
     return BoundPod(name, "default", name, request.priority, holding, devices=found.devices)
 
 
-def one_by_one(info: NodeInfo, request: GpuRequest, sizing: Sizing, most: int) -> list[BoundPod]:
+def one_by_one(
+    info: NodeInfo, request: GpuRequest, sizing: Sizing, most: int, within: Snapshot | None = None
+) -> list[BoundPod]:
     """The copies, each placed by the core beside those before it; any number is allowed."""
     copies: list[BoundPod] = []
     while len(copies) < most:
         there = replace(info, pods=(*info.pods, *copies))
-        found = place(there, request, sizing)
+        found = place(there, request, sizing, within)
         if isinstance(found, str):
             break
         copies.append(copy_of(request, found, len(copies)))
@@ -162,3 +166,24 @@ def test_as_many_as_one_by_one(
     fills = fill_all([Vessel.of(node, _MOST, request, sizing) for node in nodes], request, sizing)
     for node, fill in zip(nodes, fills, strict=True):
         check_fill(node, request, fill, sizing)
+
+
+def test_copies_keep_whole_gpus_for_pods_of_several_as_one_by_one() -> None:
+    """A copy's GPU is whole no longer: a pod of two GPUs loses it once."""
+    devices = tuple(device(i, Memory(81_920, 0, 0, 0)) for i in range(4))
+    allocatable = {RESOURCES.share: 2**20, "nvidia.com/gpu": 4}
+    info = NodeInfo("node", report=Report(devices), allocatable=allocatable, pods=(on_gpu("p", 0, 60_000),))
+    request = GpuRequest(shares=ShareAsk((("c0", 35_000), ("c1", 10_000))))
+    sizing = Sizing(Policy(), RESOURCES, 0)
+    within = snapshot_of(
+        [info], workload=Workload.of({TaskClass(gpus=2): 3, TaskClass(shares_mib=(4096,)): 1})
+    )
+    node = sizing.resolved(info)
+    (fill,) = fill_all([Vessel.of(node, 4, request, sizing)], request, sizing, within)
+    copies = one_by_one(info, request, sizing, 4, within)
+    after = replace(info, pods=(*info.pods, *copies))
+    assert fill.copies == len(copies)
+    states = [sizing.resolved(each).state for each in (filled(node, request, fill, sizing), after)]
+    assert [slot.share_free_mib for slot in states[0].slots] == [
+        slot.share_free_mib for slot in states[1].slots
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -26,12 +27,17 @@ PRODUCTS = (("NVIDIA H100 80GB HBM3", 80), ("NVIDIA L4", 24))
 # A GPU: its product, whether it is shared, and what a claim holds of it in GiB.
 _gpus = st.tuples(st.sampled_from(PRODUCTS), st.booleans(), st.sampled_from((0, 0, 5, 10, 20, 40, 80)))
 _nodes = st.lists(_gpus, min_size=1, max_size=3)
-_asked = DeviceAsk("gpu.nvidia.com", capacity=(("memory", "10Gi"),))
 
 
-def infos_of(nodes: Sequence[Sequence[tuple[tuple[str, int], bool, int]]]) -> tuple[list[NodeInfo], str]:
-    """The nodes, and the name of the resource that stands for 10 GiB."""
-    index = index_of(GPU_CLASS, waiting("next", _asked))
+def _asked(memory: str) -> DeviceAsk:
+    return DeviceAsk("gpu.nvidia.com", capacity=(("memory", memory),))
+
+
+def infos_of(
+    nodes: Sequence[Sequence[tuple[tuple[str, int], bool, int]]], *sizes: str
+) -> tuple[list[NodeInfo], list[str]]:
+    """The nodes, and the names of the resources that stand for parts of these sizes."""
+    index = index_of(GPU_CLASS, *(waiting(size, _asked(size)) for size in sizes))
     for number, gpus in enumerate(nodes):
         node, devices = f"n{number}", []
         for i, ((product, gi), shared, held_gi) in enumerate(gpus):
@@ -44,15 +50,14 @@ def infos_of(nodes: Sequence[Sequence[tuple[tuple[str, int], bool, int]]]) -> tu
                 index.update_claim(replace(one, devices=(replace(held, consumed=consumed),)))
         index.update_slice(one_slice(node, devices))
     index.settle()
-    name = index.resource_of(_asked)
-    assert name is not None
+    names = [index.resource_of(_asked(size)) for size in sizes]
     infos = [
         NodeRecord(allocatable={}).info(
             node, None, NodePods(), devices=index.node(node), claims=index.claims_on(node)
         )
         for node in (f"n{number}" for number in range(len(nodes)))
     ]
-    return infos, name
+    return infos, [name for name in names if name is not None]
 
 
 @given(
@@ -69,11 +74,23 @@ def test_scores_of_parts_agree_with_their_oracle(
     strategy: str,
     workload: Workload,
 ) -> None:
-    infos, name = infos_of(nodes)
+    infos, (name,) = infos_of(nodes, "10Gi")
     units = [UnitAsk(name, parts, by_claim=True), *([UnitAsk(WHOLE, gpus)] if gpus else [])]
     decision = filter_nodes(
         GpuRequest(units=tuple(units)), snapshot_of(infos, workload=workload), Policy(strategy=strategy)
     )
     event(f"fits somewhere: {bool(decision.fits.any())}")
     event(f"takes parts: {decision.scoring.takes_parts}")
+    assert_scores_agree(decision)
+
+
+def test_scores_agree_where_claims_take_parts_of_two_gpus() -> None:
+    """The smaller part has room on the first GPU, the larger one on the second GPU only."""
+    infos, names = infos_of([[(PRODUCTS[0], True, 40), (PRODUCTS[0], True, 0)]], "10Gi", "60Gi")
+    request = GpuRequest(units=tuple(UnitAsk(name, 1, by_claim=True) for name in names))
+    decision = filter_nodes(request, snapshot_of(infos), Policy())
+    claimed = decision.scoring.claimed_milli
+    assert claimed is not None
+    assert decision.fits.any()
+    assert np.count_nonzero(claimed) == 2
     assert_scores_agree(decision)

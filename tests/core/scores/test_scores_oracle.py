@@ -17,9 +17,9 @@ from scheduler_ext.core.node.node import NodeInfo, NodeState
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS, SCORES
-from scheduler_ext.core.scores.future_demand import Balance
+from scheduler_ext.core.scores.future_demand import Balance, ModelScarcity
 from tests import score_oracle
-from tests.core.asked import mig, t4, whole
+from tests.core.asked import HELD, mig, share, t4, whole
 from tests.core.reported import device, node, sliced
 from tests.gpu_strategies import STRATEGIES
 from tests.strategies import clusters, requests, several_requests, snapshot_of, workloads
@@ -92,6 +92,34 @@ def test_balance_takes_half_of_its_points_for_each_gpu_that_is_lost(
     scoring, (state,) = decision.scoring, fitting(decision)
     assert scoring.before.usable[state] - scoring.after.usable[state] == pytest.approx(lost, abs=1e-3)
     assert Balance().value(scoring)[state] == pytest.approx(value, abs=1e-3)
+    assert_scores_agree(decision)
+
+
+@pytest.mark.parametrize(
+    ("idle", "value"),
+    [
+        pytest.param(4, 0.75, id="half as much as would make it short: a quarter of the points"),
+        pytest.param(2, 1 - (1 / 4 * 6 / 2) ** 2, id="fewer idle ones of six are scarcer"),
+        pytest.param(1, 0.0, id="it is short"),
+    ],
+)
+def test_a_model_is_scarce_by_the_square_of_the_demand_for_it(idle: int, value: float) -> None:
+    """Every fourth pod takes A100s only, and four T4s are idle beside the A100s."""
+    held = [device(i, holders=HELD) for i in range(4 - idle)]
+    scarce = replace(node(*held, *(device(i) for i in range(4 - idle, 4))), name="a")
+    plenty = replace(node(*(t4(i) for i in range(4))), name="t")
+    workload = Workload.of({TaskClass(gpus=1, models=("A100-80GB",)): 1, TaskClass(gpus=1): 3})
+    decision = filter_nodes(whole(), snapshot_of([scarce, plenty], workload=workload), Policy())
+    snapshot = decision.snapshot
+    values = ModelScarcity().value(decision.scoring)
+    assert [values[snapshot.state_at(name)] for name in ("a", "t")] == pytest.approx([value, 1.0])
+    assert_scores_agree(decision)
+
+
+def test_scores_agree_where_a_pod_has_several_shares() -> None:
+    plain = node(*(device(i) for i in range(4)), report={"sharing_strategy": "none"})
+    decision = filter_nodes(share(20_480, 40_960, 61_440), snapshot_of([plain]), Policy())
+    assert decision.fits.any()
     assert_scores_agree(decision)
 
 
