@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import MAX_INTENTS, Intent, Reservation
-from scheduler_ext.core.cycle.placement import place, place_nominated
+from scheduler_ext.core.cycle.placement import place, with_promised
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.filters.fresh import FreshInventory
 from scheduler_ext.core.node.node import BoundPod, PendingPod
@@ -96,9 +96,7 @@ class LockedCache:
                 if info is None:
                     return FreshInventory.reason.text
                 sizing = self._extender.sizing
-                known = self._extender.places.over(info)
-                if known is info and info.nominated:
-                    known = place_nominated(info, sizing)
+                known = self._extender.places.over(with_promised(info, sizing))
                 seen = seen_by(known, pod.uid, pod.priority)
                 found = place(seen, pod.request, sizing, within=self._extender.snapshot)
                 if isinstance(found, str):

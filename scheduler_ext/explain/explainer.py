@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
@@ -22,12 +22,12 @@ from scheduler_ext.explain.sentences import asks
 from scheduler_ext.explain.snapshot_dump import taken
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.places import Places
-from scheduler_ext.extender.record import Record, Recorded
+from scheduler_ext.extender.record import Offered, Record, Recorded
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 from scheduler_ext.wire.pod.pod_identity import pod_priority, pod_uid
-from scheduler_ext.wire.redacted import read_redacted
+from scheduler_ext.wire.redacted import likeness, read_redacted
 from scheduler_ext.wire.snapshot_file import encode_snapshot_file
 from scheduler_ext.wire.times import time_text
 
@@ -46,6 +46,20 @@ class _Found:
     warnings: Sequence[str] = ()
     # No pod of that name waits or holds GPUs any longer.
     gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """The identity of pods of which the same is explained: their namespace, whose pods alone an explanation
+    names; what a decision reads of the pod; the uid of one with a place of its own; and the nodes that
+    kube-scheduler offered, by the index of their names."""
+
+    namespace: str
+    pod: bytes
+    has_place: str | None
+    offered: tuple[int, bytes] | None
+    # As long as it is kept, no other index has the same id.
+    kept: Offered | None = field(compare=False, repr=False)
 
 
 class Seen(Protocol):
@@ -129,6 +143,19 @@ class Explainer:
         decision, kube_view = self._decided(found)
         told = diagnosed(pod, decision, kube_view, self.config, self._source.claims)
         return told | {"nodes": len(decision.snapshot.nodes)}
+
+    def likeness(self, waiting: PendingPod) -> "Likeness":
+        """All that `of_waiting` reads of a waiting pod: equal for pods with the same answer."""
+        uid, entry = waiting.pod.uid, self._record.of_pod(waiting.pod)
+        has_place = waiting.nominated_node or waiting.planned or self._places.of(uid)
+        offered = entry.offered if entry is not None else None
+        return Likeness(
+            waiting.pod.namespace,
+            likeness(waiting.manifest),
+            uid if has_place else None,
+            (id(offered.names), offered.bits) if offered is not None else None,
+            offered,
+        )
 
     def snapshot_file(self) -> bytes:
         """The state that decisions follow from, packed. Raises RequestError (503) without an inventory."""

@@ -13,10 +13,9 @@ from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.node.claimed import gpu_pods
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.explain.explain import API_VERSION
-from scheduler_ext.explain.explainer import Explainer, Seen, held_devices, other_scheduler
+from scheduler_ext.explain.explainer import Explainer, Likeness, Seen, held_devices, other_scheduler
 from scheduler_ext.explain.sentences import asks
 from scheduler_ext.extender.record import Record, Recorded
-from scheduler_ext.wire.redacted import spec_of
 from scheduler_ext.wire.times import micro_time
 
 log = logging.getLogger(__name__)
@@ -37,8 +36,6 @@ MOST_LINES = 500
 # A pod that fits is placed in seconds: it is in no list of long waits.
 LONG_S = 60.0
 
-# The identity of equal pods: their namespace, whose pods alone an explanation names, and their spec.
-_Kind = tuple[str, bytes]
 _Told = Mapping[str, Any] | None
 _ITEM: dict[str, Any] = dict.fromkeys(
     (
@@ -79,7 +76,7 @@ class Waiting:
         self._most_long = 0
         self._listed_until = self._idle_until = 0.0
         # The kind that was examined longest ago comes first.
-        self._told: OrderedDict[_Kind, _Told] = OrderedDict()
+        self._told: OrderedDict[Likeness, _Told] = OrderedDict()
 
     def reasons(self) -> dict[str, int]:
         """The number of waiting pods by reason: the reason of `lines`; for pods that are not examined yet,
@@ -145,7 +142,7 @@ class Waiting:
         )
         long = (each for _, each in _oldest(waiting[MOST_LINES:], self._most_long))
         pods = [*waiting[:MOST_LINES], *long]
-        kinds = [(each.pod.namespace, spec_of(each.manifest)) for each in pods]
+        kinds = [self._explainer.likeness(each) for each in pods]
         # The first pod of each kind.
         alike = dict(zip(reversed(kinds), reversed(pods), strict=True))
         for gone in self._told.keys() - alike.keys():
@@ -157,7 +154,7 @@ class Waiting:
         return lines[:MOST_LINES]
 
     def _look_into(
-        self, alike: Mapping[_Kind, PendingPod], kinds: Iterable[_Kind], begun: float, at_once_s: float
+        self, alike: Mapping[Likeness, PendingPod], kinds: Iterable[Likeness], begun: float, at_once_s: float
     ) -> None:
         """As many kinds as there is time for: new ones first, the most urgent before others."""
         new = [kind for kind in kinds if kind not in self._told]

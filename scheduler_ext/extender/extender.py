@@ -12,7 +12,7 @@ import numpy as np
 from cachetools import LRUCache
 
 from scheduler_ext.core.cycle.cycle import Codes, Decision, filter_nodes, points, select_candidates
-from scheduler_ext.core.cycle.placement import place_nominated, place_planned
+from scheduler_ext.core.cycle.placement import with_promised
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.forecast.forecast import Forecast
@@ -139,9 +139,7 @@ class Extender:
             return _unknown(info)
 
     def _resolved(self, info: NodeInfo) -> Node:
-        if info.planned:
-            info = place_planned(info, self.sizing)
-        return self.sizing.resolved(place_nominated(info, self.sizing) if info.nominated else info)
+        return self.sizing.resolved(with_promised(info, self.sizing))
 
     def _publish(self) -> Snapshot:
         before = self.snapshot

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from scheduler_ext.core.cycle.cycle import filter_nodes
+from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
@@ -80,8 +80,9 @@ def _counted(
     for (vessel, names), fill, code in zip(alike, fills, codes, strict=True):
         name = names[0]
         count, limit = None, None
-        if fill.copies < NO_LIMIT:
-            last, there = in_tree.refusal(name, fill.copies), in_tree.full(name, fill.copies)
+        last, there = in_tree.refusal(name, fill.copies), in_tree.full(name, fill.copies)
+        # What nobody refuses asks something that is not modelled.
+        if fill.copies < NO_LIMIT and (code != FITS or last is not None):
             refused.append(Refused(full[name], code, last, there, len(names)))
             count, limit = fill.copies, refused[-1].reason
         counts.update((name, (count, limit)) for name in names)

@@ -55,6 +55,20 @@ def read_redacted(text: bytes) -> kube.Pod:
     return _decoder.decode(text)
 
 
-def spec_of(text: bytes) -> bytes:
-    """The spec of a redacted pod, shared by pods with equal requests, such as those of a Deployment."""
-    return _encoder.encode(_decoder.decode(text).spec) if text else b""
+def likeness(text: bytes) -> bytes:
+    """What a decision reads of a redacted pod: equal for pods of which the same is decided, such as those of
+    a Deployment."""
+    if not text:
+        return b""
+    pod = _decoder.decode(text)
+    metadata, status = pod.metadata or kube.ObjectMeta(), pod.status or kube.PodStatus()
+    return _encoder.encode(
+        kube.Pod(
+            metadata=kube.ObjectMeta(namespace=metadata.namespace, annotations=metadata.annotations),
+            spec=pod.spec,
+            status=kube.PodStatus(
+                extended_resource_claim_status=status.extended_resource_claim_status,
+                resource_claim_statuses=status.resource_claim_statuses,
+            ),
+        )
+    )

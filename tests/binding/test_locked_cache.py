@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ from tests.core.reported import ask, wants
 from tests.extender.preempting import asks_shares, nominated, preempt
 
 SETTING = Setting({"n": ("g0", "g1"), "m": ("m0",)}, {"p": 600, "q": 600, "r": 600})
-P, Q = SETTING.pending(Pod("p-1", 1)), SETTING.pending(Pod("q-1", 1))
+P, Q, R = (SETTING.pending(Pod(f"{name}-1", 1)) for name in "pqr")
 KEY = ("p-1", "1")
 
 
@@ -55,6 +56,15 @@ class TestReserve:
         assert locked.reserve(Q, "m") == "Insufficient GPU memory on one device"
         assert locked.reserve(Q, "nowhere") == "node(s) had no fresh GPU inventory"
         assert held(locked, "m") == {"p": ("m0",)}
+
+    def test_the_kept_place_of_another_pod_holds_one_gpu_and_no_more(self) -> None:
+        """Nobody has chosen a GPU for it yet: filter and bind choose the same one."""
+        locked = built()
+        locked.cache.plan(Q.pod, "n", math.inf)
+        assert reserved(locked).devices.keys() == {"main"}
+        locked.cache.plan(R.pod, "n", math.inf)
+        locked.cache.forget(KEY, "n")
+        assert locked.reserve(P, "n") == "Insufficient GPU memory on one device"
 
     def test_an_init_container_has_its_gpu_in_the_intent(self) -> None:
         """Beside its sidecar the pod requests more than its app: the promise has that amount."""

@@ -188,6 +188,14 @@ def test_capacity_counts_what_claims_leave() -> None:
     assert counts == {"claimed": 2, "single": 1, "plugin": 0}
 
 
+def test_capacity_knows_no_limit_of_devices_that_several_nodes_can_reach() -> None:
+    (read,) = read_pods(inventory(by_template()))
+    counted = capacity(read, state(node("n"), device_class(), FABRIC, claim_template("asked")), CONFIG)
+    assert counted["nodes"] == [{"node": "n", "count": None, "gpus": 0, "limit": None}]
+    several = "devices that several nodes can reach of ResourceClaimTemplate default/asked"
+    assert counted["notModelled"] == [several]
+
+
 def test_a_simulation_gives_each_gpu_of_dra_once() -> None:
     pods = [by_template(f"claim-{i}") for i in range(2)]
     # Three GPUs of DRA and four of the device plugin are free.

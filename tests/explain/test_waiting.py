@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import FITS_NOW, NOT_ASKED, LongWait, Waiting
@@ -68,6 +70,30 @@ def test_the_highest_priority_comes_first_then_who_waits_longest() -> None:
         pods[-1]["metadata"]["creationTimestamp"] = f"2026-11-01T0{hour}:00:00Z"
     names = [name for name, _, _ in told(board(running(*whole_node("n", None), *pods)))]
     assert names == ["urgent", "early", "late"]
+
+
+WISHES = st.sampled_from(
+    [
+        {},
+        *(
+            {ANNOTATION + key: value}
+            for key, value in (("model", "H100"), ("model", "A100"), ("min-memory", "99Gi"))
+        ),
+    ]
+)
+ASKING = st.tuples(st.sampled_from([{WHOLE: "1"}, {WHOLE: "9"}, {SHARE: "90000"}]), WISHES, st.integers(0, 1))
+
+
+@given(asking=st.lists(ASKING, min_size=2, max_size=5))
+def test_a_pod_is_told_the_same_beside_others_as_alone(asking: list[tuple[Json, Json, int]]) -> None:
+    """No pod has the reason of another one that only looks alike."""
+    nodes = share_node("n", 1)
+    pods = [
+        pod(f"p{i}", limits, annotations=wishes, priority=priority)
+        for i, (limits, wishes, priority) in enumerate(asking)
+    ]
+    alone = [line for each in pods for line in told(board(running(*nodes, each)))]
+    assert sorted(told(board(running(*nodes, *pods)))) == sorted(alone)
 
 
 def test_reasons_are_counted() -> None:

@@ -22,12 +22,14 @@ Ask = TypeVar("Ask", bound=Asked)
 @dataclass(frozen=True, slots=True)
 class Waiting(Generic[Ask]):
     """The pods that wait for GPUs: what each of them asks by uid, or why that is not modelled. `assumed` are
-    the nodes of those whose binding is in flight, and `foreign` those that another component nominated. A
-    gang with one of `refused`, which has the reasons, does not begin."""
+    the nodes of those that are bound, though the watch does not show it yet, and `binding` of those with a
+    Binding in flight that has its room on the cluster. `foreign` are those that another component nominated.
+    A gang with one of `refused`, which has the reasons, does not begin."""
 
     asks: Mapping[str, Ask]
     problems: Mapping[str, str] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
+    binding: Mapping[str, str] = field(default_factory=dict)
     foreign: Collection[str] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
 
@@ -163,7 +165,8 @@ def _member(
     if state in (MemberState.GATED, MemberState.WAITING):
         if ask is None:
             return None
-        node = pod.nominated
+        node = waiting.binding.get(pod.uid, pod.nominated)
+    binding = state is MemberState.WAITING and pod.uid in waiting.binding
     return Member(
         pod.uid,
         ask,  # type: ignore[arg-type]  # only members without a node are asked about
@@ -175,7 +178,8 @@ def _member(
         duration_s(pod.uid),
         ask.kind if ask is not None else None,
         pod.preempts,
-        state is MemberState.WAITING and pod.uid in waiting.foreign,
+        state is MemberState.WAITING and pod.uid in waiting.foreign and not binding,
+        binding,
     )
 
 

@@ -183,18 +183,22 @@ class GangPlanning:
         cluster: PlannedCluster,
         snapshot: Snapshot,
         assumed: Mapping[str, str],
+        binding: Mapping[str, str],
         server_now: float | None,
     ) -> tuple[list[Step], Decisions[WaitingPod]]:
         """Decide about gangs, and about the pods before them. `asks` are all waiting pods in their order,
-        `kept` the kept places of members, `assumed` the nodes of pods that are being bound."""
+        `kept` the kept places of members, `assumed` the nodes of bound pods that the watch is yet to show,
+        `binding` those of pods whose Binding is in flight; these hold their room on the cluster."""
         began = time.monotonic()
         if server_now is not None:
             self._ahead_s = server_now - time.time()
         self._changed = False
         self._looked_at = now
-        found = self._found = self._assemble(asks, kept, assumed)
-        self._alone = frozenset(pod.uid for pod in found.alone)
         infos = {name: node.info for name, node in snapshot.nodes.items()}
+        # One that has failed since holds its room on this cluster still.
+        binding = {uid: name for name, info in infos.items() for uid in info.assumed} | binding
+        found = self._found = self._assemble(asks, kept, assumed, binding)
+        self._alone = frozenset(pod.uid for pod in found.alone)
         gang_of = {member.uid: gang.key for gang in found.gangs for member in gang.members}
         running = [
             replace(each, leaving=True) if self.writes.own.is_gone(each.uid) else each
@@ -235,7 +239,11 @@ class GangPlanning:
         return running_pods(infos, self._pods.duration_s, gang_of, self._wall())
 
     def _assemble(
-        self, asks: Sequence[WaitingPod], kept: Mapping[str, KeptPlace], assumed: Mapping[str, str]
+        self,
+        asks: Sequence[WaitingPod],
+        kept: Mapping[str, KeptPlace],
+        assumed: Mapping[str, str],
+        binding: Mapping[str, str],
     ) -> Assembled[WaitingPod]:
         self._sizes.look()
         now = time.monotonic()
@@ -243,7 +251,7 @@ class GangPlanning:
         problems = {ask.uid: problem for ask in asks if (problem := self._problem(ask)) is not None}
         foreign = frozenset(ask.uid for ask in asks if ask.is_foreign)
         known = {ask.uid: ask for ask in asks if ask.uid not in problems}
-        waiting = Waiting(known, problems, assumed, foreign, self._refused())
+        waiting = Waiting(known, problems, assumed, binding, foreign, self._refused())
         planned = {
             ask.uid: ask.planned.node for ask in asks if ask.planned is not None and not ask.is_foreign
         }

@@ -232,8 +232,9 @@ class Planning(Background):
         if gangs.is_due(now):
             cluster = self._cluster(snapshot, seen, gangs_due=True)
             server_now = seen.server_time(now)
+            moving = seen.assumed, seen.binding
             return gangs.step(
-                now, seen.every, seen.members, version, planner, cluster, snapshot, seen.assumed, server_now
+                now, seen.every, seen.members, version, planner, cluster, snapshot, *moving, server_now
             )
 
         def beside() -> TriedCluster:
@@ -268,12 +269,12 @@ class Planning(Background):
             if gangs is not None:
                 assumed = {ask.uid: node for ask in every if (node := cache.node_of(ask.uid)) is not None}
             bound = {uid: cache.node_of(uid) for uid in planner.given if uid not in by_uid}
-            binding = {uid for uid in planner.given if cache.is_assumed(uid)}
-            planner.follow(now, by_uid, kept, bound, binding)
+            binding = {ask.uid: node for ask in every if (node := cache.assumed_node(ask.uid)) is not None}
+            planner.follow(now, by_uid, kept, bound, binding.keys() & planner.given.keys())
             freed, clock = self._followed.rooms.freed, self._followed.clock
         for outcome, count in planner.take_outcomes().items():
             self.nominations.inc(outcome.value, by=count)
-        return _Seen(asks, every, kept, members, assumed, freed, clock)
+        return _Seen(asks, every, kept, members, assumed, binding, freed, clock)
 
     def _end_in_vain(self, cache: Cache, asks: Mapping[str, WaitingPod], now: float) -> None:
         """End the places whose nomination could not be written, or that filter refused."""
@@ -319,6 +320,9 @@ class Planning(Background):
                 places[uid] = place
             elif (published := snapshot.planned.node_of(uid)) is not None:
                 cluster.release(uid, {}, published)
+        for uid, node in seen.binding.items():
+            # Their kept places ended with the promise to bind them.
+            places[uid] = KeptPlace(by_uid[uid].pod, node, 0.0, written=False)
         for uid, place in places.items():
             ask = by_uid.get(uid)
             cluster.hold(place, ask.amounts if ask is not None else {})
@@ -367,14 +371,15 @@ class Planning(Background):
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """What a step looks at: the waiting pods alone in their order, those of gangs included in `every`, and
-    the places that are kept, by uid, `members` for those of gangs. `assumed` has the nodes of pods that are
-    being bound."""
+    the places that are kept, by uid, `members` for those of gangs. `assumed` has the nodes of bound
+    pods that the watch is yet to show, `binding` those of pods whose Binding is in flight."""
 
     asks: list[WaitingPod]
     every: list[WaitingPod]
     kept: Mapping[str, KeptPlace]
     members: Mapping[str, KeptPlace]
     assumed: Mapping[str, str]
+    binding: Mapping[str, str]
     freed: int
     clock: ServerClock | None
 

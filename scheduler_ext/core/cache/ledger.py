@@ -279,11 +279,13 @@ class Ledger:
         for changed in self._kept.drop(uid):
             self._touch(changed, Cause.PROMISE)
 
-    def is_assumed(self, uid: str) -> bool:
-        """Whether a Binding of the pod is in flight."""
-        nodes = self._promised_on.get(uid, ())
-        accounts = (self._accounts.get(node, _EMPTY) for node in nodes)
-        return any(key[0] == uid for each in accounts for key in (each.intents | each.assumed))
+    def assumed_node(self, uid: str) -> str | None:
+        """The node of a Binding of the pod that is in flight."""
+        for node in self._promised_on.get(uid, ()):
+            account = self._accounts.get(node, _EMPTY)
+            if any(key[0] == uid for key in (account.intents | account.assumed)):
+                return node
+        return None
 
     def kept(self, uid: str) -> KeptPlace | None:
         """The planned place of a pod."""

@@ -64,6 +64,14 @@ def share_devices(node: Node, state: int, decision: Decision) -> dict[str, tuple
     return {name: (uuid,) for name, uuid in zip(names, uuids, strict=True) if uuid is not None}
 
 
+def with_promised(info: NodeInfo, sizing: Sizing) -> NodeInfo:
+    """The node as every decision sees it: with a GPU for each share promised to a planned or nominated pod. A
+    share without one keeps its whole node from all others."""
+    if info.planned:
+        info = place_planned(info, sizing)
+    return place_nominated(info, sizing) if info.nominated else info
+
+
 def place_nominated(info: NodeInfo, sizing: Sizing) -> NodeInfo:
     """The node with a GPU for each share of its nominated pods, as if the pods that they wait for had left. A
     nominated pod that does not fit even then gets none: its node accepts no new share beside it."""

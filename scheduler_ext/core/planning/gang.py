@@ -70,7 +70,8 @@ class Member(Generic[T]):
     by which the whole gang must have started, None before that and again once it has (seconds of wall
     time). `max_duration_s` is the longest time that it runs, if stated. Members of one `kind` ask the same;
     None: unknown. `preempts` is False for one that may not cause evictions. One that `has_other_place` was
-    nominated by another component, and that place is held already."""
+    nominated by another component, and that place is held already. One that is `binding` has its room on the
+    cluster, at `node`: a Binding is in flight, and may still fail."""
 
     uid: str
     ask: T
@@ -83,6 +84,7 @@ class Member(Generic[T]):
     kind: Hashable = None
     preempts: bool = True
     has_other_place: bool = False
+    binding: bool = False
 
     @property
     def is_unbound(self) -> bool:
@@ -111,7 +113,17 @@ class Gang(Generic[T]):
         """The members that have no node yet and are to get one: further ones once all of the team have."""
         is_whole = self.has_started and not any(member.is_unbound for member in self.team)
         among = self.members if is_whole else self.team
-        return tuple(member for member in among if member.is_unbound and not member.has_other_place)
+        return tuple(
+            member
+            for member in among
+            if member.is_unbound and not member.has_other_place and not member.binding
+        )
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Where members are, or are being bound."""
+        there = (member for member in self.members if member.state is MemberState.BOUND or member.binding)
+        return frozenset(member.node for member in there if member.node)
 
     @property
     def bound(self) -> tuple[Member[T], ...]:

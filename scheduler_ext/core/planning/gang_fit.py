@@ -93,7 +93,7 @@ def domains(gang: Gang[T], topology: Topology, among: Collection[str] | None = N
     if wish.required_topology is not None:
         required = _split(required[0], wish.required_topology, topology)
         values = topology.get(wish.required_topology, {})
-        fixed = {value for member in gang.bound if (value := values.get(member.node or ""))}
+        fixed = {value for node in gang.nodes if (value := values.get(node))}
         if fixed:
             required = [domain for domain in required if domain.value in fixed]
     if wish.preferred_topology is not None:

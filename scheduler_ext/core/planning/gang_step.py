@@ -133,7 +133,7 @@ class GangStep(Generic[T]):
         return starting
 
     def _reach(self, gang: Gang[T]) -> frozenset[str]:
-        return part_of(gang, self._cluster) | {member.node for member in gang.bound if member.node}
+        return part_of(gang, self._cluster) | gang.nodes
 
     def _leave(self, evicted: Sequence[Evict]) -> None:
         self._evict += evicted
@@ -157,7 +157,7 @@ class GangStep(Generic[T]):
         if gang.wish.required_topology is None:
             return found
         values = self._scene.topology.get(gang.wish.required_topology, {})
-        domains = {values.get(each.node or "") for each in gang.bound} - {None}
+        domains = {values.get(node) for node in gang.nodes} - {None}
         if not domains:
             domains = {values.get(node) for _, node in found}
             if len(domains) > 1:
@@ -352,7 +352,8 @@ class GangStep(Generic[T]):
         nominate = [each for each in self._nominate if each.uid in staying]
         planned = {each.uid for each in nominate} | going
         held = [(each.uid, each.node) for each in singles]
-        held += [(each.uid, each.node) for gang in gangs for each in gang.members if each.is_unbound]
+        unbound = [each for gang in gangs for each in gang.members if each.is_unbound]
+        held += [(each.uid, each.node) for each in unbound if not each.binding]
         return Decisions(
             settle=self._settle,
             evict=self._evict,

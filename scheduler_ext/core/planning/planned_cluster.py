@@ -111,8 +111,9 @@ class PlannedCluster:
         """A place is kept already; the snapshot may show it, or another place of the pod, or none yet."""
         uid, names = place.pod.uid, self._snapshot.row_of
         published = self._snapshot.planned.node_of(uid)
-        if published == place.node:
-            self._in_tree.take(names[published], amounts)
+        if published == place.node or (place.node in names and uid in self.info(place.node).assumed):
+            # It holds its room there, as a place or while it is being bound.
+            self._in_tree.take(names[place.node], amounts)
             return
         if published is not None:
             self.release(uid, {}, published)

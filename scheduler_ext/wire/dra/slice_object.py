@@ -22,6 +22,8 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.dra.resource_api import DeviceTaintObject, amount_text, taint_of
 from scheduler_ext.wire.kube import KubeStruct
 
+_NULL = Raw(b"null")
+
 
 class _Pool(KubeStruct):
     name: str | None = None
@@ -37,17 +39,18 @@ class _AttributeValue(KubeStruct):
 
 
 class _Value(KubeStruct):
-    value: Raw = Raw(b"null")
+    value: Raw = _NULL
 
 
 class _ValidRange(KubeStruct):
-    min: Raw | None = None
-    max: Raw | None = None
-    step: Raw | None = None
+    # A union of Raw and None reads null alone.
+    min: Raw = _NULL
+    max: Raw = _NULL
+    step: Raw = _NULL
 
 
 class _RequestPolicy(KubeStruct):
-    default: Raw | None = None
+    default: Raw = _NULL
     valid_values: list[Raw] | None = None
     valid_range: _ValidRange | None = None
 
@@ -147,9 +150,9 @@ def _policy(policy: _RequestPolicy) -> RequestPolicy:
     )
 
 
-def _amount(raw: Raw | None) -> int | None:
+def _amount(raw: Raw) -> int | None:
     """A quantity as a whole number; None if it is absent or cannot be read."""
-    text = amount_text(raw) if raw is not None else None
+    text = amount_text(raw) if raw != _NULL else None
     return amounts({"": text}).get("") if text else None
 
 

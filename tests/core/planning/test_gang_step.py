@@ -126,15 +126,36 @@ def test_a_nearest_miss_names_the_zone_where_most_members_fit() -> None:
             [member("x", state=BOUND, node="a1"), member("y", state=WAITING, node="b1", created_at=90.0)],
             id="one member runs",
         ),
+        pytest.param(
+            [member("x", state=WAITING, node="a1", binding=True), member("y", state=WAITING, node="b1")],
+            id="one member is being bound",
+        ),
         pytest.param([member("x", node="c1"), member("y", node="c1")], id="the node has lost its label"),
     ],
 )
 def test_nominations_in_two_zones_are_not_kept_where_one_is_required(members: list[Member[Ask]]) -> None:
     hosts = {"a1": Host(2, zone="a"), "b1": Host(2, zone="b"), "c1": Host(2)}
     found = decide([gang(*members, required_topology=ZONE)], hosts=hosts)
-    nodes = {each.node for each in found.nominate} | {each.node for each in members if each.state is BOUND}
+    nodes = {each.node for each in found.nominate} | {
+        each.node for each in members if each.state is BOUND or each.binding
+    }
     assert len({hosts[node or ""].zone for node in nodes} - {""}) == 1
     assert "c1" not in nodes
+
+
+def test_a_member_that_is_being_bound_holds_its_room_and_the_others_keep_theirs() -> None:
+    """Its Binding may still fail, so the gang has not started yet."""
+    moving = member("x", 8, WAITING, node="n1", deadline=160.0, binding=True)
+    others = [
+        member("y", 8, WAITING, node="n2", deadline=160.0),
+        member("z", 1, BOUND, node="n3", deadline=160.0),
+    ]
+    found = decide([gang(moving, *others)], pods=[running("x", "n1", 8)], hosts=TWO | {"n3": Host(1)})
+    assert [(each.uid, each.node) for each in found.nominate] == [("y", "n2")]
+    assert (found.withdraw, found.settle, found.evict) == ([], [], [])
+    assert states(found) == {"train": State.PLANNED}
+    found = decide([gang(moving, others[1])], pods=[running("x", "n1", 8)])
+    assert (found.withdraw, found.settle) == ([], [])
 
 
 def test_smaller_pods_do_not_take_the_places_of_a_gang() -> None:

@@ -12,6 +12,7 @@ from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.installation import Installation, running_installation
 from tests.e2e.kustomization import write_kustomization
 from tests.e2e.workload import Workload
+from tests.kube_objects import SHARE
 
 GATE = "gpu.scheduler-ext.io/gang"
 PREFIX = "gpu.scheduler-ext.io/"
@@ -53,13 +54,14 @@ class Gangs(Workload):
         name: str,
         gpus: int = 1,
         gang: tuple[str, int] | None = None,
+        share_mib: int = 0,
         priority_class: str | None = None,
         labels: Json | None = None,
         notes: Json | None = None,
     ) -> Json:
-        """A pod that asks whole GPUs; `gang` is its name and size."""
+        """A pod that asks whole GPUs, or a share of one; `gang` is its name and size."""
         ours = {GATE: gang[0], f"{GATE}-size": str(gang[1])} if gang else {}
-        asked = {"nvidia.com/gpu": str(gpus)}
+        asked = {SHARE: str(share_mib)} if share_mib else {"nvidia.com/gpu": str(gpus)}
         pod = self.pod(
             asked, annotations=ours | (notes or {}), labels=labels, priorityClassName=priority_class
         )

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from scheduler_ext.core.dra.consumable import RequestPolicy
 from scheduler_ext.core.dra.published import (
     ClaimedDevice,
     Consumption,
@@ -41,6 +42,36 @@ def test_class() -> None:
     assert read_class(decoded(body, ClassObject)) == DeviceClass(
         "gpu.nvidia.com", ("device.driver == 'gpu.nvidia.com'",), "nvidia.com/gpu", 60.0
     )
+
+
+def policy(text: str) -> RequestPolicy:
+    body = f"""{{"spec": {{"devices": [{{"capacity": {{"memory": {{"requestPolicy": {text}}}}}}}]}}}}"""
+    (device,) = read_slice(msgspec.json.decode(body, type=SliceObject)).devices
+    return device.policies["memory"]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        pytest.param("{}", RequestPolicy(), id="nothing"),
+        pytest.param('{"default": "8"}', RequestPolicy(default=8), id="a default"),
+        pytest.param('{"default": 8, "validRange": null}', RequestPolicy(default=8), id="no range"),
+        pytest.param(
+            '{"default": "4Ki", "validRange": {"min": "1Ki", "max": "8Ki", "step": "1Ki"}}',
+            RequestPolicy(4096, 1024, 8192, 1024),
+            id="a range with steps",
+        ),
+        pytest.param(
+            '{"validRange": {"min": "1", "max": null}}', RequestPolicy(minimum=1), id="half a range"
+        ),
+        pytest.param(
+            '{"default": "1", "validValues": ["4", "1", 2]}', RequestPolicy(1, values=(1, 2, 4)), id="values"
+        ),
+        pytest.param('{"default": ["8"]}', RequestPolicy(), id="what is no quantity"),
+    ],
+)
+def test_the_policy_of_a_capacity(text: str, read: RequestPolicy) -> None:
+    assert policy(text) == read
 
 
 def test_slice() -> None:
