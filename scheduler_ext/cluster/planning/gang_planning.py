@@ -196,7 +196,7 @@ class GangPlanning:
         self._looked_at = now
         infos = {name: node.info for name, node in snapshot.nodes.items()}
         # One that has failed since holds its room on this cluster still.
-        binding = {uid: name for name, info in infos.items() for uid in info.assumed} | binding
+        binding = {**{uid: name for name, info in infos.items() for uid in info.assumed}, **binding}
         found = self._found = self._assemble(asks, kept, assumed, binding)
         self._alone = frozenset(pod.uid for pod in found.alone)
         gang_of = {member.uid: gang.key for gang in found.gangs for member in gang.members}
