@@ -119,6 +119,34 @@ def test_a_node_whose_write_is_refused_for_good_holds_back_no_other(living: Livi
     assert taints(living, "c") == [STARTING]
 
 
+@pytest.mark.parametrize(
+    ("refusal", "times"),
+    [
+        pytest.param(Refuse(403, "Forbidden", "denied"), 2, id="that is refused for a while"),
+        pytest.param(
+            Refuse(422, "Invalid", "denied"), 20, id="that a policy refuses as if the taints had changed"
+        ),
+    ],
+)
+def test_a_write(
+    living: Living,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    refusal: Refuse,
+    times: int,
+) -> None:
+    """Is tried again, counted and logged."""
+    monkeypatch.setattr(taints_module, "WATCH_S", 0.05)
+    new_node(living, "c", STARTING)
+    living.report("c", gpu(0))
+    living.server.faults.place(refusal, is_removal, times=times)
+    living.start()
+    eventually(lambda: taints(living, "c") == [])
+    eventually(lambda: counted(living)["removed"] == 1)
+    assert counted(living)["refused"] > 0
+    assert "is not removed, trying again" in caplog.text
+
+
 def test_a_node_that_does_not_start_gets_an_event(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taints_module, "LATE_S", 0.05)
     new_node(living, "c", STARTING)

@@ -187,6 +187,14 @@ def test_a_gpu_that_the_pod_holds_anyway_comes_first(
         assert [int(slot[0]) for slot in fit.slots][len(running) - 1 :] == slots
 
 
+def test_of_places_that_hold_the_same_in_total_those_of_the_cost_stay() -> None:
+    """A sidecar goes to the emptiest GPU: beside the init container the pod would hold no less."""
+    rooms = [(6, 6), (4, 7)]
+    fit = ShareFit(columns(rooms), shares_of((2, 3), ((5, 1),))).place(everywhere(rooms), emptiest)
+    sidecar, app, init = (slot.tolist() for slot in fit.slots)
+    assert (sidecar, app, init) == ([1, 0], [0, 1], [0, 1])
+
+
 def test_shares_that_best_fit_places_fit_under_every_cost_even_without_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
