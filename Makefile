@@ -38,7 +38,7 @@ LONG := $(addprefix tests/, core/preemption/test_preemption_oracle.py \
 	binding/test_bind_exploration.py whatif/test_copies.py whatif/test_what_if.py whatif/test_gangs_placed.py \
 	defrag/test_plan_laws.py binding/test_promises.py explain/test_replay.py explain/test_diagnosis.py \
 	explain/test_preferred_affinity.py sim/test_whole_runs.py agent/test_crd_rules.py \
-	cluster/leases/test_own_lease_order.py wire/test_yaml_fuzz.py core/planning/test_planner.py \
+	cluster/leases/test_own_lease_order.py wire/test_yaml_fuzz.py core/planning/test_planner.py core/planning/test_joint.py \
 	core/planning/test_gang_machine.py core/planning/test_gang_fit.py core/planning/test_gang_reservation.py \
 	core/planning/test_gang_victims.py)
 test-long: .venv ## Try many more orders of events for a GPU that is promised twice, and other laws (a quarter of an hour)
@@ -58,15 +58,15 @@ e2e-older: .venv ## Run a few of them on the older releases of Kubernetes
 		KUBERNETES_VERSION=$$version $(E2E) -m "smoke and not release" $(ARGS) || exit 1; done
 
 # A part that fails does not stop the others.
-test-all: .venv ## Run everything: what CI runs, older releases in full, upgrades, images, pages, long laws, a soak (two hours)
+test-all: .venv ## Run all tests: those of CI, older releases in full, upgrades, images, pages, long laws, a soak (two hours)
 	@failed=; part() { echo; echo "== $$*"; $(MAKE) --no-print-directory "$$@" || failed="$$failed, $$*"; }; \
 	for target in check docs test-page test-long; do part $$target; done; \
-	part test ARGS=--hypothesis-profile=full; \
+	part test ARGS="--hypothesis-profile=full -m 'not e2e and not browser and not process and not image'"; \
 	part test-process ARGS="--hypothesis-profile=full -m process"; \
 	part image-check ARGS="-m image"; \
 	part soak MINUTES=3 ARGS="--nodes 200"; \
 	part bench-page ARGS="--smoke --json build/page.json"; \
-	export GPU_SHARE_RACES=100 DRA_CASES=300; \
+	export GPU_SHARE_RACES=100 DRA_CASES=300 GANGS=100; \
 	part e2e ARGS="-m e2e"; \
 	for version in 1.36 1.35; do part e2e KUBERNETES_VERSION=$$version; done; \
 	test -z "$$failed" || { echo "failed:$${failed#,}"; exit 1; }
@@ -242,7 +242,7 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable .
 	@touch $@
 
-.PHONY: help run bases chart image-check test test-all test-long test-page test-process e2e e2e-older check bench bench-bind bench-claims \
+.PHONY: help run reference bases chart image-check test test-all test-long test-page test-process e2e e2e-older check bench bench-bind bench-claims \
 	bench-filter bench-live bench-page \
 	bench-placement bench-placement-floors bench-scheduler bench-scheduler-all digests docs docs-links image krew lock page-screenshot \
 	soak clean .venv

@@ -75,7 +75,7 @@ def test_the_readme_shows_what_the_demo_prints() -> None:
     assert [line for line in map(squeezed, table.splitlines()) if line not in demo] == []
 
 
-def test_the_second_command_of_the_readme_leads_to_the_explanation_it_shows(
+def test_the_last_command_of_the_readme_leads_to_the_explanation_it_shows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)

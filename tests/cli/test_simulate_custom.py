@@ -37,6 +37,7 @@ def allocated(*args: str | Path) -> dict[str, list[float]]:
     return found
 
 
+@pytest.mark.release
 def test_the_example_of_the_page_runs_as_it_stands(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (command,) = blocks(PAGE.read_text(), "sh")
     monkeypatch.chdir(mine.parent)
@@ -46,6 +47,7 @@ def test_the_example_of_the_page_runs_as_it_stands(mine: Path, monkeypatch: pyte
     assert [row.split()[1] for row in rows] == ["default", "fgd", "mine"]
 
 
+@pytest.mark.release
 def test_the_error_of_the_page_is_that_of_its_example(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine.write_text(BROKEN, encoding="utf-8")
     monkeypatch.chdir(mine.parent)

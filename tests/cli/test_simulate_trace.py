@@ -284,6 +284,7 @@ def test_a_figure_that_json_has_not_is_never_written() -> None:
 FEW = ("--policy", "best-fit", "--ties", "first", "--seeds", "42-43", "--lifetimes", "3")
 
 
+@pytest.mark.release
 def test_the_command_of_the_page_on_gangs_gives_the_rows_of_its_table() -> None:
     page = (ROOT / "docs" / "tasks" / "simulate-gangs.md").read_text()
     (command,) = blocks(page, "sh")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.pages import FENCE, ROOT
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.release]
 
 
 def steps(page: str) -> list[tuple[str, str]]:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,7 +141,7 @@ def test_a_request_in_flight_is_answered(signals: list[signal.Signals]) -> None:
 @pytest.mark.process
 def test_sigterm_while_starting_is_not_lost() -> None:
     with ServerProcess("--slow-start-s", "0.3") as server:
-        time.sleep(0.4)
+        server.wait_for_line("building")
         server.signal(signal.SIGTERM)
         assert server.wait() in (0, -signal.SIGTERM)
 

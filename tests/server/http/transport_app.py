@@ -141,7 +141,9 @@ def main() -> None:
     def build_apps() -> Apps:
         if arguments.fail:
             raise RuntimeError("the inventory cannot be read")
-        time.sleep(arguments.slow_start_s)
+        if arguments.slow_start_s:
+            print("building", file=sys.stderr, flush=True)
+            time.sleep(arguments.slow_start_s)
         return Apps(api, health, inspect, close=lambda: print("closed", file=sys.stderr, flush=True))
 
     options = ServerOptions(
