@@ -292,6 +292,54 @@ def decided_together() -> str:
     )
 
 
+# Planning ahead, claims
+
+
+def _bursts(name: str) -> Mapping[tuple[int, str], dict[str, Any]]:
+    return {(row["nodes"], row["contender"]): row for row in _result(f"scheduler-planned-{name}")["rows"]}
+
+
+def planning_ahead() -> str:
+    contenders = ("none", "none-spread", "ours", "planned")
+    runs = [(nodes, name) for nodes in (100, 1000, 5000) for name in ("1.37", "1.36")] + [
+        (20000, "20000-1.37")
+    ]
+    return table(
+        (
+            "nodes",
+            "Kubernetes",
+            "kube-scheduler alone",
+            "alone, with its default topology spread",
+            "this extender",
+            "this extender, planning ahead",
+        ),
+        *(
+            (
+                f"{nodes:,}",
+                _result(f"scheduler-planned-{name}")["kubernetes"].removeprefix("v"),
+                *(burst_rate(name, nodes, contender) for contender in contenders),
+            )
+            for nodes, name in runs
+        ),
+    )
+
+
+def burst_rate(name: str, nodes: int, contender: str) -> str:
+    """Pods per second."""
+    return f"{_bursts(name)[nodes, contender]['podsPerSecond']['median']:.0f}"
+
+
+def burst_cpu(name: str, nodes: int, contender: str) -> str:
+    """The processor time of all processes together, for each pod."""
+    return f"{sum(_bursts(name)[nodes, contender]['cpuMsPerPod'].values()):.0f} ms"
+
+
+def claimed(scheduler: str) -> str:
+    """The percentages of the draws, in words."""
+    *most, last = (f"{each['allocatedPercent'][scheduler]:.1f}" for each in _result("claims")["results"])
+    return f"{', '.join(most)} and {last} %"
+
+
 FIGURES: Mapping[str, Callable[[], str]] = {
     "time to filter": time_to_filter,
     "time of a new request": time_of_a_new_request,
@@ -313,4 +361,14 @@ FIGURES: Mapping[str, Callable[[], str]] = {
     "packing at 130": packing_at_130,
     "packing by trace": packing_by_trace,
     "decided together": decided_together,
+    "planning ahead": planning_ahead,
+    "time of a planned pod": partial(burst_cpu, "1.37", 5000, "planned"),
+    "time of a planned pod on 20,000": partial(burst_cpu, "20000-1.37", 20000, "planned"),
+    "time of a pod": partial(burst_cpu, "1.37", 5000, "ours"),
+    "time of a pod on 20,000": partial(burst_cpu, "20000-1.37", 20000, "ours"),
+    "apart, planned": partial(burst_rate, "apart-1.37", 5000, "planned"),
+    "apart": partial(burst_rate, "apart-1.37", 5000, "ours"),
+    "apart, alone": partial(burst_rate, "apart-1.37", 5000, "none-spread"),
+    "claims, stock": partial(claimed, "stock"),
+    "claims": partial(claimed, "ours"),
 }
