@@ -50,9 +50,9 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """The identity of pods of which the same is explained: their namespace, whose pods alone an explanation
-    names; what a decision reads of the pod; the uid of one with a place of its own; and the nodes that
-    kube-scheduler offered, by the index of their names."""
+    """Equal for pods that have the same explanation. `namespace` counts because an explanation names only its
+    pods; `pod` is the part that decisions read; `has_place` the uid of a pod with a place of its own; `offered`
+    the nodes that kube-scheduler offered, with the id of the index of their names."""
 
     namespace: str
     pod: bytes
@@ -145,7 +145,7 @@ class Explainer:
         return told | {"nodes": len(decision.snapshot.nodes)}
 
     def likeness(self, waiting: PendingPod) -> "Likeness":
-        """All that `of_waiting` reads of a waiting pod: equal for pods with the same answer."""
+        """All that `of_waiting` reads of a waiting pod."""
         uid, entry = waiting.pod.uid, self._record.of_pod(waiting.pod)
         has_place = waiting.nominated_node or waiting.planned or self._places.of(uid)
         offered = entry.offered if entry is not None else None

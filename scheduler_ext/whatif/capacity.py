@@ -80,11 +80,12 @@ def _counted(
     for (vessel, names), fill, code in zip(alike, fills, codes, strict=True):
         name = names[0]
         count, limit = None, None
-        last, there = in_tree.refusal(name, fill.copies), in_tree.full(name, fill.copies)
-        # What nobody refuses asks something that is not modelled.
-        if fill.copies < NO_LIMIT and (code != FITS or last is not None):
-            refused.append(Refused(full[name], code, last, there, len(names)))
-            count, limit = fill.copies, refused[-1].reason
+        if fill.copies < NO_LIMIT:
+            last, there = in_tree.refusal(name, fill.copies), in_tree.full(name, fill.copies)
+            # Without a refusal, the pod asks for something that is not modelled.
+            if code != FITS or last is not None:
+                refused.append(Refused(full[name], code, last, there, len(names)))
+                count, limit = fill.copies, refused[-1].reason
         counts.update((name, (count, limit)) for name in names)
         gpus.update((name, gpus_used(vessel.node, request, fill)) for name in names)
     first = nearest(refused, decision, needs, in_tree.ours)

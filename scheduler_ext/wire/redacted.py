@@ -56,15 +56,14 @@ def read_redacted(text: bytes) -> kube.Pod:
 
 
 def likeness(text: bytes) -> bytes:
-    """What a decision reads of a redacted pod: equal for pods of which the same is decided, such as those of
-    a Deployment."""
+    """The part of a redacted pod that decisions read, without names: equal for the pods of a Deployment."""
     if not text:
         return b""
     pod = _decoder.decode(text)
     metadata, status = pod.metadata or kube.ObjectMeta(), pod.status or kube.PodStatus()
     return _encoder.encode(
         kube.Pod(
-            metadata=kube.ObjectMeta(namespace=metadata.namespace, annotations=metadata.annotations),
+            metadata=kube.ObjectMeta(annotations=metadata.annotations),
             spec=pod.spec,
             status=kube.PodStatus(
                 extended_resource_claim_status=status.extended_resource_claim_status,
