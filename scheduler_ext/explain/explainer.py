@@ -51,8 +51,8 @@ class _Found:
 @dataclass(frozen=True, slots=True)
 class Likeness:
     """Equal for pods that have the same explanation. `namespace` counts because an explanation names only its
-    pods; `pod` is the part that decisions read; `has_place` the uid of a pod with a place of its own; `offered`
-    the nodes that kube-scheduler offered, with the id of the index of their names."""
+    pods; `pod` is the part that decisions read; `has_place` is the uid of a pod with a place of its own;
+    `offered` are the nodes that kube-scheduler offered, with the id of the index of their names."""
 
     namespace: str
     pod: bytes
