@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
@@ -83,6 +83,16 @@ def wire_latency() -> str:
         *((f"filter {nodes:,}", *cells("filter", nodes)) for nodes in (500, 5000, 20_000)),
         ("prioritize the best 100 of 5,000", *cells("prioritize", 5000)),
     )
+
+
+def time_of_scores() -> str:
+    """Of the best 100 of 5,000 nodes, for whole GPUs."""
+    (row,) = (
+        row
+        for row in _result("latency")["rows"]
+        if (row["verb"], row["nodes"], row["kind"], row["connections"]) == ("prioritize", 5000, "whole", 1)
+    )
+    return f"{row['p50Us'] / 1000:.1f} ms"
 
 
 _PEERS = {"HAMi": "HAMi, {}", "gpushare": "{}"}
@@ -217,13 +227,19 @@ class _Packed(NamedTuple):
 
 
 @cache
+def _placements() -> Sequence[Mapping[str, str]]:
+    """The runs: one for each trace, policy and seed."""
+    with (RESULTS / "placement.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@cache
 def _packed() -> Mapping[str, Mapping[str, _Packed]]:
     """The allocation in per cent by policy and trace, a mean of the seeds."""
     runs: dict[str, dict[str, list[_Packed]]] = defaultdict(lambda: defaultdict(list))
-    with (RESULTS / "placement.csv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            values = _Packed(float(row["allocationPercent100"]), float(row["allocationPercent130"]))
-            runs[row["policy"]][row["trace"]].append(values)
+    for row in _placements():
+        values = _Packed(float(row["allocationPercent100"]), float(row["allocationPercent130"]))
+        runs[row["policy"]][row["trace"]].append(values)
     return {
         policy: {trace: _Packed(*map(fmean, zip(*values, strict=True))) for trace, values in traces.items()}
         for policy, traces in runs.items()
@@ -275,6 +291,56 @@ def packing_by_trace() -> str:
         *([*line(trace, {policy: found[trace] for policy, found in packed.items()})] for trace in _TRACES),
         [*line("mean", {policy: _mean(policy) for policy in packed})],
     )
+
+
+def beside_published(load: str, fgd: bool) -> str:
+    """The largest distance of FGD, or of the other policies, from its published allocation, in points."""
+    packed = _packed()
+    distances = (
+        abs(getattr(packed[policy][trace], f"at_{load}") - published[load])
+        for (trace, policy), published in PUBLISHED.items()
+        if (policy == "fgd") == fgd
+    )
+    return f"{max(distances):.2f}"
+
+
+_SIZES = (("share",), ("1-gpu",), ("2-gpu", "4-gpu"), ("8-gpu",))
+
+
+def packing_by_policy() -> str:
+    """Means of the traces, and the rejected parts of the default trace's demand."""
+
+    def line(policy: str) -> list[str]:
+        runs = [row for row in _placements() if row["policy"] == policy]
+        on_default = [row for row in runs if row["trace"] == "default"]
+        arrived = sum(int(row["arrivedMilli"]) for row in on_default)
+
+        def rejected(sizes: Sequence[str]) -> str:
+            columns = [f"rejectedMilli.{size}{suffix}" for size in sizes for suffix in ("", "-constrained")]
+            return f"{sum(int(row[column] or 0) for row in on_default for column in columns) / arrived:.1%}"
+
+        mean = _mean(policy)
+        mark = "**" if policy == "default" else ""
+        return [
+            f"{mark}{policy}{mark}",
+            f"{mark}{mean.at_100:.2f} → {mean.at_130:.2f}{mark}",
+            f"{mark}{_fragmented(runs)}{mark}",
+            *(rejected(sizes).removesuffix("%") for sizes in _SIZES),
+        ]
+
+    policies = sorted(_packed(), key=_mean, reverse=True)
+    return table(
+        ("policy", "100 → 130", "fragmented at 90", "rejected shares", "one", "two and four", "eight"),
+        *map(line, policies),
+    )
+
+
+def fragmented_on_default(policy: str) -> str:
+    return _fragmented(row for row in _placements() if (row["policy"], row["trace"]) == (policy, "default"))
+
+
+def _fragmented(runs: Iterable[Mapping[str, str]]) -> str:
+    return f"{fmean(float(row['fragmentationPercentAt90']) for row in runs):.1f}"
 
 
 def decided_together() -> str:
@@ -344,6 +410,7 @@ FIGURES: Mapping[str, Callable[[], str]] = {
     "time to filter": time_to_filter,
     "time of a new request": time_of_a_new_request,
     "wire latency": wire_latency,
+    "time of scores": time_of_scores,
     "beside peers": beside_peers,
     "peers that fit": peers_that_fit,
     "first answer of HAMi": first_answer,
@@ -360,6 +427,16 @@ FIGURES: Mapping[str, Callable[[], str]] = {
     "packing": packing,
     "packing at 130": packing_at_130,
     "packing by trace": packing_by_trace,
+    "packing by policy": packing_by_policy,
+    **{
+        f"{policy} at {load} beside published": partial(beside_published, load, policy == "FGD")
+        for policy in ("FGD", "others")
+        for load in ("100", "130")
+    },
+    **{
+        f"fragmented by {policy}": partial(fragmented_on_default, policy)
+        for policy in ("fgd", "best-fit", "random")
+    },
     "decided together": decided_together,
     "planning ahead": planning_ahead,
     "time of a planned pod": partial(burst_cpu, "1.37", 5000, "planned"),

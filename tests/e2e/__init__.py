@@ -17,7 +17,7 @@ KUBERNETES_VERSION chooses the release for pytest and for benchmarks. A new patc
   its end. `share_workload` is the same with bound shares. The files that use one installation run one after
   the other.
 - `eventually` waits for a condition. A test sleeps only to show that nothing happens.
-- `GPU_SHARE_RACES` and `GPU_SHARE_KILLS` are the numbers of races and of kills in a run.
+- `GPU_SHARE_RACES` is the number of races in a run.
 - Expected answers about CEL selectors come from Kubernetes' own package: after a change of its release or of
   the cases, `go run . < ../../golden/selectors/cases.json > ../../golden/selectors/answers.json` in
   `selector_answers`.

@@ -7,7 +7,6 @@ On a cluster of its own, whose extender is the product with faults in it (faulty
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -28,12 +27,10 @@ from tests.e2e.workload import MIG_HALF
 from tests.held import amount_of
 from tests.kube_objects import SHARE
 
-# Each kill and each delay this many times.
-TURNS = int(os.environ.get("GPU_SHARE_KILLS", "1"))
-PODS = 300 * TURNS
+PODS = 300
 SEED = 7
 PAUSES_S = (1.0, 4.0)
-_LONGEST_S = 400.0 * TURNS
+_LONGEST_S = 400.0
 _LOOK_S = 0.5
 _STAY_S = 2.0
 _LEAVE = 8
@@ -123,7 +120,7 @@ def test_nothing_is_promised_twice_and_no_pod_is_forgotten(workload: ShareWorklo
     for i in range(2):
         workload.add_mig(f"mig-{i}", 4)
     workload.publish()
-    due: list[str | float] = [*(KILLS + DELAYS) * TURNS, *PAUSES_S]
+    due: list[str | float] = [*KILLS, *DELAYS, *PAUSES_S]
     rng.shuffle(due)
     installation = workload.installation
     with Recorder(workload.api, workload.namespace) as recorder:
@@ -161,7 +158,7 @@ def test_nothing_is_promised_twice_and_no_pod_is_forgotten(workload: ShareWorklo
         )
     assert workload.wrongs(recorder) == []
     killed = [pod.containers["extender"].restarts for pod in installation.pods()]
-    assert sum(killed) == len(KILLS) * TURNS
+    assert sum(killed) == len(KILLS)
 
 
 def held_by_ledgers(workload: ShareWorkload) -> list[set[tuple[str, str, str, int]]]:
