@@ -186,11 +186,11 @@ class LockedCache:
             return self._reads[reserved.node] != reserved.intent.reads
 
     def is_written(self, reserved: Reserved) -> bool:
-        """Whether another bind of this extender wrote this intent with its own while this one waited. An
+        """Whether another bind of this extender wrote this very intent with its own while this one waited. An
         intent whose Binding may be in flight (`again`) is written again by the bind that posts it."""
         with self as cache:
-            known = reserved.node in self._fences
-            return known and not reserved.again and reserved.key in cache.intents_on(reserved.node)
+            written = cache.intents_on(reserved.node).get(reserved.key)
+            return reserved.node in self._fences and not reserved.again and written == reserved.intent
 
     def invalidate_fence(self, node: str | None = None) -> None:
         """Forget the last known version of a node's reservation, or of every node's."""

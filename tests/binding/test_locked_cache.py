@@ -128,6 +128,19 @@ class TestFence:
         assert [(i.uid, i.extender) for i in wanted.intents] == [("q-1", "you"), ("p-1", "me")]
         assert (wanted.resource_version, wanted.node_uid) == ("5", "uid-n")
 
+    def test_what_another_bind_wrote_is_not_written_for_a_later_choice(self) -> None:
+        """P waits for its turn while Q writes both, gives up, and comes back to another GPU."""
+        locked = built()
+        first, other = reserved(locked), reserved(locked, Q)
+        wanted = replace(locked.with_intent(other), resource_version="6")
+        locked.withdraw(first)
+        reserved(locked, R)
+        locked.withdraw(other)
+        again = reserved(locked)
+        assert (first.devices, again.devices) == ({"main": ("g0",)}, {"main": ("g1",)})
+        locked.fence(wanted)
+        assert not locked.is_written(again)
+
     @pytest.mark.parametrize("up", [False, True], ids=["down", "never written"])
     def test_without_a_version_it_is_created(self, up: bool) -> None:
         """Refused where one exists."""

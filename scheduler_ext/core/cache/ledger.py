@@ -66,7 +66,7 @@ class _Account:
     confirmed: dict[str, BoundPod] = field(default_factory=dict)
     assumed: dict[tuple[str, str], Intent] = field(default_factory=dict)
     intents: dict[tuple[str, str], Intent] = field(default_factory=dict)
-    # Intents that are settled and still written in the reservation: the extender that wrote each.
+    # Intents that are settled, and may still be written in the reservation: the extender that wrote each.
     settled: dict[tuple[str, str], str] = field(default_factory=dict)
     nominated: dict[str, BoundPod] = field(default_factory=dict)
     departed: dict[str, tuple[BoundPod, float]] = field(default_factory=dict)
@@ -221,9 +221,10 @@ class Ledger:
         """The Binding of a pod to a node did not happen and can no longer succeed: Forget, or Expire."""
         account = self._accounts.get(node, _EMPTY)
         assumed, written = account.assumed.pop(key, None), account.intents.pop(key, None)
-        if written is not None:
-            account.settled[key] = written.extender
-        if assumed is not None or written is not None:
+        latest = written or assumed
+        if latest is not None:
+            # Also if it is not known to be written: the write of another bind may be in flight with it.
+            account.settled[key] = latest.extender
             self._touch(node, Cause.PROMISE)
 
     def withdraw(self, key: tuple[str, str], node: str) -> None:
@@ -236,11 +237,11 @@ class Ledger:
         written = {intent.key: intent for intent in intents}
         account = self._account(node)
         # A settled intent stays settled while the same extender has it written: another extender may post the
-        # Binding again. This extender writes only open intents.
+        # Binding again, and so may this one, once it has assumed it anew.
         account.settled = {
             key: extender
             for key, extender in account.settled.items()
-            if not ours and key in written and written[key].extender == extender
+            if key in written and written[key].extender == extender and not (ours and key in account.assumed)
         }
         there = {
             key: intent

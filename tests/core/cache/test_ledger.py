@@ -119,10 +119,12 @@ class Told:
         pytest.param(
             ["written p@1", "forget p@1", "written p@1/you"], "p!", id="or another extender takes it over"
         ),
+        pytest.param(["written p@1", "forget p@1", "wrote p@1"], "", id="a write that was under way ends"),
+        pytest.param(["assume p", "forget p", "wrote p@1"], "", id="so does the first one with the intent"),
         pytest.param(
-            ["written p@1", "forget p@1", "wrote p@1"],
+            ["written p@1", "forget p@1", "assume p@1", "wrote p@1", "withdraw p@1"],
             "p!",
-            id="a settled intent is open again once this extender rewrites it",
+            id="a settled intent is open again once this extender assumes and rewrites it",
         ),
         pytest.param(["written p@1", "seen p b", "written p@1"], "", id="of a bound pod nothing is open"),
         pytest.param(["nominate p"], "p?", id="a nominated pod waits"),
