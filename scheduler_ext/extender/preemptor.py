@@ -26,6 +26,7 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.extender_args import PreemptionArgs, decode_preemption, encode_victims
 from scheduler_ext.wire.gang_pod import ONLY_NODE, only_node
 from scheduler_ext.wire.pod.cached_pod import bound_pod
+from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_amounts import other_requests
 from scheduler_ext.wire.pod.pod_identity import may_preempt, pod_priority, pod_uid
 from scheduler_ext.wire.pod.pod_request import pod_request
@@ -303,6 +304,6 @@ def admissible(
         )
         lower = [here[each].priority for each in uids if each in here]
         price = (proposal.violations, max(lower, default=0), sum(lower), len(uids))
-        staying = tuple(other_requests(pod.spec or kube.PodSpec(), resources) for pod in high.values())
+        staying = tuple(other_requests(held_spec(pod), resources) for pod in high.values())
         found[name] = Admissible(info, uids, proposal.violations, staying, price)
     return found

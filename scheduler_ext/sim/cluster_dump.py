@@ -23,6 +23,7 @@ from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import gang_wish
 from scheduler_ext.wire.pod.cached_pod import bound_pod
+from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_amounts import pod_amounts, quantities
 from scheduler_ext.wire.pod.pod_identity import is_finished, pod_name, pod_priority
 from scheduler_ext.wire.pod.pod_needs import not_modelled
@@ -312,7 +313,7 @@ def _memory_mib(name: str, node: kube.Node | None) -> int:
 
 def _asked_memory_mib(pod: kube.Pod) -> int:
     """The effective request of main memory, rounded up. Raises QuantityError."""
-    return max(0, math.ceil(pod_amounts(pod.spec or kube.PodSpec()).get("memory", 0) / _MIB))
+    return max(0, math.ceil(pod_amounts(held_spec(pod)).get("memory", 0) / _MIB))
 
 
 def _part_milli(share_mib: int, gpu_mib: int) -> int:

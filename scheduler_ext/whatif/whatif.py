@@ -29,6 +29,7 @@ from scheduler_ext.whatif.cost import value_per_hour
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.cached_pod import bound_pod
+from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_amounts import pod_amounts
 from scheduler_ext.wire.pod.pod_identity import pod_name, pod_uid
 
@@ -235,7 +236,7 @@ def _residents(state: ClusterState, sizing: Sizing) -> dict[str, dict[str, Resid
         for pod in pods:
             try:
                 bound = read.get(pod_uid(pod)) or bound_pod(pod, sizing.resources)
-                amounts = pod_amounts(pod.spec or kube.PodSpec())
+                amounts = pod_amounts(held_spec(pod))
             except QuantityError as error:
                 raise InventoryError(f"Pod {pod_name(pod)}: {error}") from None
             uid = pod_uid(pod) or name_of(bound)

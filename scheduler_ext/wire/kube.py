@@ -188,6 +188,8 @@ class ContainerStatus(KubeStruct):
     name: str | None = None
     state: ContainerState | None = None
     last_state: ContainerState | None = None
+    allocated_resources: Quantities | None = None
+    resources: ResourceRequirements | None = None
 
 
 class ExtendedResourceClaimStatus(KubeStruct):
@@ -211,6 +213,9 @@ class PodStatus(KubeStruct):
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
     resource_claim_statuses: list[ResourceClaimStatus] | None = None
     container_statuses: list[ContainerStatus | None] | None = None
+    init_container_statuses: list[ContainerStatus | None] | None = None
+    allocated_resources: Quantities | None = None
+    resources: ResourceRequirements | None = None
 
 
 class Pod(KubeStruct):

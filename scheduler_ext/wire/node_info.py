@@ -26,6 +26,7 @@ from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames,
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import allocatable_cpu_milli
 from scheduler_ext.wire.kube import strings
+from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_amounts import pod_amounts, quantities
 
 SHARE_NODE_LABEL = "gpu.scheduler-ext.io/sharing"
@@ -157,7 +158,7 @@ def node_facts(node: kube.Node, pods: Sequence[kube.Pod]) -> NodeFacts:
     status = node.status or kube.NodeStatus()
     requested: dict[str, Fraction] = {}
     for pod in pods:
-        for name, amount in pod_amounts(pod.spec or kube.PodSpec()).items():
+        for name, amount in pod_amounts(held_spec(pod)).items():
             requested[name] = requested.get(name, Fraction(0)) + amount
     return replace(
         node_constraints(node),

@@ -38,8 +38,8 @@ def redacted_pod(pod: kube.Pod) -> bytes:
         for volume in spec.volumes or ()
     ]
     status = pod.status
-    if status is not None and status.container_statuses is not None:
-        status = msgspec.structs.replace(status, container_statuses=None)
+    if status is not None:
+        status = msgspec.structs.replace(status, container_statuses=None, init_container_statuses=None)
     kept = kube.Pod(
         metadata=msgspec.structs.replace(
             metadata, labels=None, annotations=ours or None, owner_references=None

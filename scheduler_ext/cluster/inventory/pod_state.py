@@ -8,6 +8,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.pod.cached_pod import bound_pod, pending_pod
+from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_identity import is_finished
 from scheduler_ext.wire.pod.pod_request import asks_gpu
 
@@ -33,7 +34,7 @@ def pod_state(pod: kube.Pod, resources: ResourceNames) -> PodState:
     if is_finished(pod):
         return None
     if spec.node_name:
-        return OtherPod(spec.node_name, pod_cpu_milli(spec))
+        return OtherPod(spec.node_name, pod_cpu_milli(held_spec(pod)))
     waiting = pending_pod(pod, resources) if has_gpus else None
     # A placeholder waits for an autoscaler, and for no node.
     return None if waiting is not None and waiting.pod.request.is_placeholder else waiting

@@ -24,6 +24,7 @@ from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_amounts import other_requests, quantities
 from scheduler_ext.wire.pod.pod_identity import is_finished
 from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
@@ -93,7 +94,7 @@ class FollowedCluster:
             return None
         if spec.node_name:
             known = state[0] if isinstance(state, tuple) and isinstance(state[0], BoundPod) else None
-            asked = other_requests(spec, self._resources) if known is None else known.other_requests
+            asked = other_requests(held_spec(pod), self._resources) if known is None else known.other_requests
             return _Running(spec.node_name, amounts_needed(asked, frozenset()))
         if isinstance(state, PendingPod) and self._is_ours(state):
             return self._waiting_pod(pod, spec, state)

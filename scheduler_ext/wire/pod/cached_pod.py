@@ -11,8 +11,10 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.wishes import wished_models
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.controllers import top_controller
+from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.kube import listed, strings
 from scheduler_ext.wire.planned_annotation import read_planned
+from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_amounts import other_requests
 from scheduler_ext.wire.pod.pod_claims import claim_names
 from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_priority
@@ -29,8 +31,8 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
     """A pod on a node as a holder: its amounts and devices; its wishes only matter for `asked`. Raises
     QuantityError for an amount of the wrong JSON type."""
     ask = pod_ask(pod, resources)
-    metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
-    request = parse_holding(ask, resources)
+    metadata = pod.metadata or kube.ObjectMeta()
+    request, held = parse_holding(ask, resources), held_spec(pod)
     return BoundPod(
         uid=ask.uid,
         namespace=ask.namespace,
@@ -45,9 +47,9 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
         finished=is_finished(pod),
         terminating=is_terminating(pod),
         labels=_shared(tuple(strings(metadata.labels).items())),
-        other_requests=other_requests(spec, resources),
+        other_requests=other_requests(held, resources),
         started_at=seconds(pod.status.start_time) if pod.status else None,
-        cpu_milli=ask.cpu_milli,
+        cpu_milli=ask.cpu_milli if held is pod.spec else pod_cpu_milli(held),
         extended_claim=_extended_claim(pod),
         created_at=seconds(metadata.creation_timestamp) if request.asks_gpu else None,
         asked=task_class(request, ask.cpu_milli, wished_models(ask.annotations)),
