@@ -269,6 +269,9 @@ FILTERS: dict[str, Callable[[NodeState, GpuRequest], bool]] = {
     "health": health,
     "gpu-count": lambda state, request: _are_enough(state, request, instances=False),
     "mig-placement": lambda state, request: _are_enough(state, request, instances=True),
-    "double-allocation": lambda state, request: all(ask.resource not in state.twice for ask in request.units),
+    "double-allocation": lambda state, request: (
+        all(ask.resource not in state.twice for ask in request.units)
+        and not (request.shares is not None and state.shares_twice)
+    ),
     "free-memory": free_memory,
 }

@@ -71,6 +71,7 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         agent_label=node_labels.agent_label(labels),
         has_nvidia=any(count > 0 and name.startswith(node_labels.NVIDIA) for name, count in capacity.items()),
         capacity=capacity,
+        handed_out_by=node_labels.handed_out_by(labels),
     )
 
 

@@ -9,7 +9,7 @@ from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.dra_join import joined
 from scheduler_ext.core.node.estimate import NO_CAPS, Caps, Estimate, capped
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.node.node_labels import AgentLabel
+from scheduler_ext.core.node.node_labels import AgentLabel, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class NodeRecord:
     agent_label: AgentLabel = "lacks"
     has_nvidia: bool = False
     capacity: dict[str, int] = field(default_factory=dict)
+    handed_out_by: Way | None = None
 
     def info(
         self,
@@ -73,4 +74,5 @@ class NodeRecord:
             by_allocatable=allow_unreported and has_gpus and (report is None or freshness != "Fresh"),
             agent_label=self.agent_label,
             capacity=self.capacity,
+            handed_out_by=self.handed_out_by,
         )

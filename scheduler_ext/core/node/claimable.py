@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import NamedTuple
 
 from scheduler_ext.core.dra.consumable import taken_amounts
 from scheduler_ext.core.dra.device import DraDevice, amounts, memory_mib
@@ -15,12 +16,20 @@ from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.intree.affinity import first_untolerated
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import UNLIMITED, NodeInfo, Slot, Unit
+from scheduler_ext.core.node.node_labels import Way
 from scheduler_ext.core.request.request import UnitAsk
-from scheduler_ext.core.request.resource_names import vendor_of
+from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX
 
-_Limits = Sequence[tuple[str, int, int]]
 # Of one device: the sum over a node's devices has to fit a 32-bit column.
 _MOST_COPIES = 2**20
+
+
+class OneWay(NamedTuple):
+    """Of a node whose GPUs a device plugin and DRA could hand out twice: the resources that are `closed`
+    therefore, and how pods hold its GPUs now."""
+
+    closed: tuple[str, ...] = ()
+    in_use: tuple[Way, ...] = ()
 
 
 class Claimable:
@@ -32,13 +41,12 @@ class Claimable:
         self._dra = info.dra
         self._held = held
         self.served = frozenset(name for name in info.dra.asks if info.by_claim(name))
-        # By resource: it is free to DRA, and a pod has it through the device plugin.
-        self._held_by_plugin: set[str] = set()
+        self._info = info
         # By the unit without a name.
         self._units: dict[Unit, dict[str, Unit]] = {}
         self._first: dict[str, str | None] = {}
-        # GPUs of which a claim has a part.
-        self._claimed_gpus: set[str] = set()
+        # Whether pods hold something of the published GPUs through claims, and without.
+        self._held_by_claims = self._held_by_plugin = False
         self._on: dict[str, list[DraDevice]] = {}
         for device in info.dra.devices:
             self._on.setdefault(device.on, []).append(device)
@@ -52,22 +60,19 @@ class Claimable:
     def added(self, slot: Slot, device: Device, here: DeviceHoldings) -> Slot:
         """The slot of a GPU with the units that claims can get; those of the device plugin stay for the
         names that DRA does not serve here."""
-        if here.claimed is not None:
-            self._claimed_gpus.add(device.uuid)
+        self._held_by_claims |= here.claimed is not None
+        self._held_by_plugin |= device.uuid in self._on and here.by_plugin.taken
         units = [unit for unit in slot.units if unit.resource not in self.served]
         parts = self._on.get(device.uuid, ())
         # Most names ask for the same parts of a GPU, on the same terms.
-        alike: dict[Hashable, tuple[Unit, bool]] = {}
+        alike: dict[Hashable, Unit] = {}
         for name in sorted({name for part in parts for name in part.resources if name in self.served}):
             ask = self._dra.asks[name]
             admitted = [part for part in parts if name in part.resources]
             key = (tuple(map(id, admitted)), ask.tolerations, ask.capacity)
-            found = alike.get(key)
-            if found is None:
-                found = alike[key] = self._unit(ask, admitted, slot, here)
-            unit, held_by_plugin = found
-            if held_by_plugin:
-                self._held_by_plugin.add(name)
+            unit = alike.get(key)
+            if unit is None:
+                unit = alike[key] = self._unit(ask, admitted, slot, here)
             if unit.free and self._first_of(name) == device.uuid:
                 unit = replace(unit, first=True)
             units.append(self._named(name, unit))
@@ -120,29 +125,22 @@ class Claimable:
             self._first[name] = next(free, None)
         return self._first[name]
 
-    def _unit(
-        self, ask: DeviceAsk, parts: Sequence[DraDevice], slot: Slot, here: DeviceHoldings
-    ) -> tuple[Unit, bool]:
-        """What a GPU has for an ask, without a name, and whether pods hold some of it through the device
-        plugin."""
+    def _unit(self, ask: DeviceAsk, parts: Sequence[DraDevice], slot: Slot, here: DeviceHoldings) -> Unit:
+        """What a GPU has for an ask, without a name."""
         left, plugin = dict(self._left), here.by_plugin
-        held_by_plugin = False
         free: list[DraDevice] = []
         count = 0
         for part in parts:
             # Those of a sick GPU are not free, whether tainted or not; they would be if it were healthy.
             copies = self._available(part, ask) if slot.healthy else self._copies(part, ask)
-            if copies and _is_held(part, plugin):
-                held_by_plugin = True
-            elif copies and self._consume(part, left):
+            if copies and not _is_held(part, plugin) and self._consume(part, left):
                 free.append(part)
                 count += copies
         sizes = [_shared_mib(part, ask) or part.memory_mib for part in free or parts]
         smallest = min(sizes, default=0) or slot.total_mib
         whole = any(part.profile is None and not _shared_mib(part, ask) for part in free or parts)
         part_of_gpu = 1.0 if whole else min(1.0, round(smallest / max(1, slot.total_mib), 9))
-        unit = Unit("", min(count, _MOST_COPIES), smallest, smallest, slot.model, gpu_part=part_of_gpu)
-        return unit, held_by_plugin
+        return Unit("", min(count, _MOST_COPIES), smallest, smallest, slot.model, gpu_part=part_of_gpu)
 
     def within_reach(self, resource: str, closed: Collection[str], sick: Collection[str]) -> int:
         """How many different devices a request can get before kube-scheduler, which knows nothing of it,
@@ -191,25 +189,46 @@ class Claimable:
             if name == resource or any({name, resource} <= each.resources for each in self._dra.devices)
         )
 
-    def twice(self, slots: Iterable[tuple[Slot, str | None]], limits: _Limits) -> tuple[str, ...]:
-        """The resources through which a GPU could be handed out that is held already: the kubelet and
-        kube-scheduler choose the device, and neither knows what the other has handed out."""
-        found = set(self._held_by_plugin)
-        published = {device.on for device in self._dra.devices}
-        vendors: set[str | None] = {device.vendor for device in self._dra.devices}
-        # A pod of the device plugin whose GPU is not known yet may have any that claims can get.
-        unseen = {
-            vendor_of(name) for name, count in self._held.unknown.items() if count and name not in self.served
-        }
+    def one_way(self, slots: Iterable[tuple[Slot, str | None]], shares: str) -> OneWay:
+        """Through which of device plugin and DRA the node hands out its GPUs. Where both offer some, what
+        pods hold decides; then the node's label; then the device plugin, because DRA comes to nodes that have
+        one. Who asks is of no concern, so that pods that ask both ways at once do not both get a GPU.
+        `shares` is the resource of memory shares, which count as the device plugin's."""
+        info, held = self._info, self._held
+        by_plugin, by_claims = set[str](), set[str]()
         for slot, uuid in slots:
-            for unit in slot.units:
-                if unit.resource in self.served:
-                    if unit.free and uuid in published and unseen & vendors:
-                        found.add(unit.resource)
-                elif self._held.lost or uuid in self._claimed_gpus:
-                    found.add(unit.resource)
-        offered = {name for name, _, limit in limits if limit > 0}
-        return tuple(sorted(found & offered))
+            here = {unit.resource for unit in slot.units}
+            offered = {name for name in here if _offers(info, name)}
+            if (
+                slot.share_total_mib
+                and (info.share_node or info.allocatable is not None)
+                and _offers(info, shares)
+            ):
+                offered.add(shares)
+            if uuid in self._on or held.lost:
+                by_plugin |= offered
+            if uuid in self._on:
+                by_claims |= here & self.served
+        # Those whose device is not known may have any.
+        unseen = {name for name, count in held.unknown.items() if count}
+        of_class = {name for name in unseen if name.startswith(DEVICE_CLASS_PREFIX)}
+        claims = self._held_by_claims or bool(held.lost or held.claimed.total() or of_class)
+        plugin = self._held_by_plugin or bool((unseen - of_class) & (by_plugin | by_claims))
+        ways: tuple[tuple[Way, bool], ...] = (("claims", claims), ("device plugin", plugin))
+        in_use = tuple(way for way, used in ways if used)
+        closed = (by_plugin - self.served if claims else set()) | (by_claims if plugin else set())
+        if not in_use and by_plugin and by_claims and info.allocatable is not None:
+            closed = by_plugin - self.served if info.handed_out_by == "claims" else by_claims
+        return OneWay(tuple(sorted(closed)), in_use)
+
+
+def _offers(info: NodeInfo, resource: str) -> bool:
+    """Whether a device plugin offers a resource on a node, or will when it is back: the kubelet keeps what a
+    plugin had in capacity for five minutes, and sick devices always (ManagerImpl.GetCapacity of
+    pkg/kubelet/cm/devicemanager)."""
+    if info.allocatable is None:
+        return not info.by_claim(resource)
+    return any((amounts or {}).get(resource, 0) > 0 for amounts in (info.allocatable, info.capacity))
 
 
 def _taken(part: DraDevice, ask: DeviceAsk) -> dict[str, int] | None:

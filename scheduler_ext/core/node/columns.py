@@ -37,7 +37,7 @@ _UNUSED = {
 # Arrays of node columns that have the attribute of the same name.
 _OF_STATE = (
     *("gpus", "adrift", "fresh", "estimated", "changing", "shared", "cuda", "spot", "value"),
-    *("share_limit", "neighbours", "cpu_free_milli", "by_allocatable"),
+    *("share_limit", "shares_twice", "neighbours", "cpu_free_milli", "by_allocatable"),
 )
 # Arrays of unit columns that have one value per state instead of one per device.
 _PER_STATE = ("unknown", "limit", "by_claim", "open", "twice")
@@ -116,7 +116,7 @@ class UnitColumns(_Empty):
     `sick` free units on unhealthy devices; `first` where the device is known that gives the next one.
     `[state]`: `unknown` units held on unknown devices,
     `limit` the node's allocatable less requests; whether DRA hands it out (`by_claim`), whether its number
-    cannot be known there (`open`), and whether a held GPU could be handed out again (`twice`)."""
+    cannot be known there (`open`), and whether a GPU could be handed out twice by it (`twice`)."""
 
     offered: Bools
     free: Ints
@@ -225,6 +225,7 @@ class NodeColumns(_Empty):
     spot: Bools
     value: Floats
     share_limit: Ints
+    shares_twice: Bools
     neighbours: Ints
     devices: Ints
     shape: Ints

@@ -130,9 +130,10 @@ def _hold_pod(
     pod: BoundPod, node: NodeInfo, held: Holdings, resources: ResourceNames, claimed: Mapping[str, int]
 ) -> None:
     devices = node.devices
+    # Claims are written before the pod is bound, but may arrive here after it.
+    has_claim = pod.extended_claim is not None or bool(claimed) or pod.uid in node.assumed
     for ask in pod.request.units:
-        if pod.extended_claim is not None and node.by_claim(ask.resource):
-            # Claims are written before the pod is bound, but may arrive here after it.
+        if has_claim and node.by_claim(ask.resource):
             held.claimed[ask.resource] += max(0, ask.count - claimed.get(ask.resource, 0))
             continue
         held.requested[ask.resource] += ask.count

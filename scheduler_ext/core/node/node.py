@@ -15,7 +15,7 @@ from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.estimate import Estimate
-from scheduler_ext.core.node.node_labels import AgentLabel
+from scheduler_ext.core.node.node_labels import AgentLabel, Way
 from scheduler_ext.core.request.pod_kinds import TaskClass
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import MIG_PREFIX
@@ -127,7 +127,7 @@ class NodeInfo:
     devices that DRA drivers publish, `claims` those that hold some of them. `by_allocatable`: it has no fresh
     report, and takes whole GPUs and MIG instances by its allocatable, however long. `agent_label` says
     whether its labels bring an agent; None if unknown. `capacity` also counts what the kubelet withholds from
-    allocatable, such as sick GPUs."""
+    allocatable, such as sick GPUs. `handed_out_by` is the way of its label, where there are two."""
 
     name: str
     uid: str | None = None
@@ -151,6 +151,7 @@ class NodeInfo:
     by_allocatable: bool = False
     agent_label: AgentLabel | None = None
     capacity: Mapping[str, int] | None = None
+    handed_out_by: Way | None = None
 
     @property
     def takes_unreported(self) -> bool:
@@ -244,7 +245,8 @@ class NodeState:
     most evictable pod. Free CPU is in coarse steps, so that more nodes are equal. `offers_shares` and
     `offers_whole`: whether it offers shares and whole GPUs at all, held or not. Of resources, DRA serves
     those in `by_claim`, cannot be counted for those in `open`, and those in `twice` could hand out a GPU that
-    the device plugin or a claim holds already. `by_allocatable` as of NodeInfo, for a node with GPUs."""
+    the device plugin or a claim hands out as well (`shares_twice`: so do memory shares); `in_use` are the
+    ways in which pods have GPUs of such a node. `by_allocatable` as of NodeInfo, for a node with GPUs."""
 
     slots: tuple[Slot, ...] = ()
     gpus: int = 0
@@ -266,6 +268,8 @@ class NodeState:
     by_claim: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
     twice: tuple[str, ...] = ()
+    shares_twice: bool = False
+    in_use: tuple[Way, ...] = ()
     by_allocatable: bool = False
 
     @property

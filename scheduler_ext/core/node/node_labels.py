@@ -53,6 +53,10 @@ MAX_VALUE = 1e6
 AGENT_LABEL = "gpu.scheduler-ext.io/agent"
 AgentLabel: TypeAlias = Literal["brings", "lacks", "keeps away"]
 """Whether the labels of a node bring an agent to it. "keeps away": no, by an administrator's label."""
+HANDED_OUT_BY_LABEL = "gpu.scheduler-ext.io/handed-out-by"
+Way: TypeAlias = Literal["claims", "device plugin"]
+"""How GPUs are handed out: through DRA, or through a device plugin or as memory shares."""
+_WAYS: Mapping[str, Way] = {"dra": "claims", "device-plugin": "device plugin"}
 # Labels that bring an agent to a node, with the value that does; None: any. As in the DaemonSet's affinity.
 _AGENT_LABELS = (
     (AGENT_LABEL, "true"),
@@ -145,6 +149,12 @@ def agent_label(labels: Labels) -> AgentLabel:
     if brings and labels.get(AGENT_LABEL) != "false":
         return "brings"
     return "keeps away" if AGENT_LABEL in labels else "lacks"
+
+
+def handed_out_by(labels: Labels) -> Way | None:
+    """How a node that a device plugin and DRA offer the same GPUs of is to hand them out; None if its label
+    does not say."""
+    return _WAYS.get(labels.get(HANDED_OUT_BY_LABEL, "").strip().lower())
 
 
 def product(labels: Labels) -> tuple[str, str] | None:

@@ -23,7 +23,10 @@ def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
     bound = {pod.uid for pod in info.pods if pod.uid} if info.nominated else set()
     waits = bool(uid) and any(pod.uid == uid for pod in info.nominated)
     waiting = tuple(
-        pod
+        # What DRA serves it will have by a claim.
+        replace(pod, extended_claim="")
+        if pod.extended_claim is None and any(info.by_claim(ask.resource) for ask in pod.request.units)
+        else pod
         for pod in info.nominated
         if pod.priority >= priority and not (uid and pod.uid == uid) and pod.uid not in bound
         # Its shares fit nowhere, even when all have left that it waits for.

@@ -9,7 +9,7 @@ from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile, window
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.gpu.room import DeviceHoldings, Room
-from scheduler_ext.core.node.claimable import Claimable
+from scheduler_ext.core.node.claimable import Claimable, OneWay
 from scheduler_ext.core.node.estimated_slot import estimated_slot, whole_names, without_free_memory
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.node import (
@@ -79,6 +79,7 @@ def resolve_held(
         slots = [(without_free_memory(slot), uuid) for slot, uuid in slots]
     by_claim = claimable.served if claimable is not None else frozenset()
     limits = _limits(info, held, slots, claimable)
+    way = claimable.one_way(slots, resources.share) if claimable is not None else OneWay()
     state = NodeState(
         slots=tuple(slot for slot, _ in slots),
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
@@ -102,7 +103,9 @@ def resolve_held(
         ),
         by_claim=tuple(sorted(by_claim)),
         open=tuple(sorted(info.dra.open)) if info.dra is not None else (),
-        twice=claimable.twice(slots, limits) if claimable is not None else (),
+        twice=tuple(name for name in way.closed if name != resources.share),
+        shares_twice=resources.share in way.closed,
+        in_use=way.in_use if way.closed else (),
         by_allocatable=info.by_allocatable,
     )
     return Node(info, state, tuple(uuid for _, uuid in slots))

@@ -19,7 +19,7 @@ def likeness(
     budgets. Ages matter as an order, and use only to a request for memory."""
     by_uid = {pod.uid: i for i, pod in enumerate(pods)}
     by_name = {(pod.namespace, pod.name): i for i, pod in enumerate(pods)}
-    if not len(by_uid) == len(by_name) == len(pods):
+    if info.dra is not None or not len(by_uid) == len(by_name) == len(pods):
         return None
     measured = request.shares is not None or request.min_free_mib > 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -23,12 +24,15 @@ from scheduler_ext.core.dra.published import (
     PublishedDevice,
 )
 from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.filters.double_allocation import DoubleAllocation
+from scheduler_ext.core.framework.criterion import View
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree.affinity import Taint, Toleration
 from scheduler_ext.core.node.node import BoundPod, Node
+from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.table import build_snapshot
 from tests.core.dra.published import (
@@ -82,8 +86,9 @@ def node(
     allocatable: Mapping[str, int] | None = None,
     report: Report | None = None,
     pods: Sequence[BoundPod] = (),
+    **facts: Any,
 ) -> Node:
-    record = NodeRecord(allocatable=dict(allocatable or {}))
+    record = NodeRecord(allocatable=dict(allocatable or {}), **facts)
     info = record.info(
         "node", report, NodePods(tuple(pods)), devices=index.node("node"), claims=index.claims_on("node")
     )
@@ -95,14 +100,18 @@ def dra(
     allocatable: Mapping[str, int] | None = None,
     report: Report | None = None,
     pods: Sequence[BoundPod] = (),
+    **facts: Any,
 ) -> Node:
     """A node of two GPUs in slices of a class."""
-    return node(index_of(GPU_CLASS, TWO, *claims), allocatable, report, pods)
+    return node(index_of(GPU_CLASS, TWO, *claims), allocatable, report, pods, **facts)
 
 
 def verdict(on: Node, resource: str = WHOLE, count: int = 1, *, judged: bool = False) -> str | None:
     ask = UnitAsk(resource, count, by_claim=judged)
-    request = GpuRequest(units=(ask,), claims_judged=judged)
+    return answer(on, GpuRequest(units=(ask,), claims_judged=judged))
+
+
+def answer(on: Node, request: GpuRequest) -> str | None:
     decision = filter_nodes(request, build_snapshot({"node": on}, 1), Policy())
     code = int(decision.verdict[decision.snapshot.state_at("node")])
     return None if code == FITS else REASONS[code - 1].text
@@ -180,6 +189,103 @@ ARRIVED = dra(claim("x", "gpu-0", pod="pod-a", extended=True), report=REPORT, po
 )
 def test_verdicts(on: Node, resource: str, count: int, expected: str | None) -> None:
     assert verdict(on, resource, count) == expected
+
+
+BOTH: dict[str, Any] = {"allocatable": PLUGIN, "report": REPORT}
+BY_DRA: dict[str, Any] = {**BOTH, "handed_out_by": "claims"}
+BY_PLUGIN: dict[str, Any] = {**BOTH, "handed_out_by": "device plugin"}
+CLAIMED = claim("x", "gpu-0")
+PLUGIN_SEEN: dict[str, Any] = {"allocatable": PLUGIN, "report": HELD_BY_PLUGIN, "pods": [pod("a")]}
+SHARE = GpuRequest(shares=ShareAsk((("main", 1000),)))
+OF_SHARES: dict[str, Any] = {
+    "allocatable": {ResourceNames().share: 160_000},
+    "report": REPORT,
+    "share_node": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("on", "open_to"),
+    [
+        pytest.param(dra(**BOTH), "plugin", id="nothing is held and no label says otherwise"),
+        pytest.param(dra(**BY_DRA), "claim", id="the label says DRA"),
+        pytest.param(dra(**BY_PLUGIN), "plugin", id="the label says device plugin"),
+        pytest.param(dra(CLAIMED, **BOTH), "claim", id="a claim holds a GPU"),
+        pytest.param(dra(CLAIMED, **BY_PLUGIN), "claim", id="a claim holds a GPU, whatever the label"),
+        pytest.param(dra(**PLUGIN_SEEN), "plugin", id="a pod of the device plugin holds a GPU"),
+        pytest.param(
+            dra(**PLUGIN_SEEN, handed_out_by="claims"),
+            "plugin",
+            id="a pod of the device plugin holds a GPU, whatever the label",
+        ),
+        pytest.param(
+            dra(claim("x", "gpu-1"), **PLUGIN_SEEN), "", id="pods hold GPUs both ways: one has to leave"
+        ),
+        pytest.param(
+            dra(**{**BOTH, "report": CORDONED_1}),
+            "",
+            id="a cordon closes the plugin's node, and opens it to nobody",
+        ),
+        pytest.param(
+            dra(report=REPORT, allocatable={WHOLE: 0}, capacity=PLUGIN),
+            "",
+            id="the plugin starts again, and the kubelet still counts its GPUs",
+        ),
+        pytest.param(
+            dra(report=REPORT, allocatable={WHOLE: 0}, capacity={WHOLE: 0}), "claim", id="the plugin has gone"
+        ),
+        pytest.param(
+            dra(report=REPORT, pods=[pod("a")]),
+            "",
+            id="the plugin has gone, its pod and the pod's GPU have not",
+        ),
+        pytest.param(dra(**OF_SHARES), "share", id="memory shares count as the device plugin's"),
+        pytest.param(
+            dra(**OF_SHARES, handed_out_by="claims"), "claim", id="a node of shares, by label for DRA"
+        ),
+        pytest.param(dra(CLAIMED, **OF_SHARES), "claim", id="a node of shares with a claim"),
+    ],
+)
+def test_a_node_hands_out_its_gpus_in_one_way(on: Node, open_to: str) -> None:
+    """Every pod gets the same answer, whichever asks first."""
+    asked = {
+        "claim": GpuRequest(units=(UnitAsk(IMPLICIT, 1, by_claim=True),), claims_judged=True),
+        "plugin": GpuRequest(units=(UnitAsk(WHOLE, 1),)),
+        "share": SHARE,
+    }
+    if on.info.by_claim(WHOLE):
+        # The same as by the implicit name.
+        del asked["plugin"]
+    assert {way for way, request in asked.items() if answer(on, request) is None} == {open_to} - {""}
+
+
+def test_a_claim_pod_that_was_promised_a_place_holds_its_node() -> None:
+    nominated = replace(pod("a"), request=GpuRequest(units=(UnitAsk(IMPLICIT, 1),)))
+    both = dra(**BOTH)
+    seen = seen_by(replace(both.info, nominated=(nominated,)), "other", 0)
+    assert verdict(resolve(seen, ResourceNames(), 0), WHOLE) == TWICE
+    alone = seen_by(replace(dra().info, nominated=(nominated,)), "other", 0)
+    assert verdict(resolve(alone, ResourceNames(), 0), WHOLE, 2) == SHORT
+
+
+@pytest.mark.parametrize(
+    ("on", "resource", "sentence"),
+    [
+        (dra(CLAIMED, **BOTH), WHOLE, "has some held through claims"),
+        (dra(**PLUGIN_SEEN), IMPLICIT, "has some held through the device plugin"),
+        (
+            dra(**BOTH),
+            IMPLICIT,
+            "has no label gpu.scheduler-ext.io/handed-out-by: the device plugin hands them out",
+        ),
+        (dra(**BY_DRA), WHOLE, "by its label claims hand them out"),
+    ],
+)
+def test_the_sentence_says_what_decided(on: Node, resource: str, sentence: str) -> None:
+    filter_ = DoubleAllocation()
+    view = View(GpuRequest(units=(UnitAsk(resource, 1),)), build_snapshot({"node": on}, 1))
+    start = "node offers the same GPUs through device plugin and DRA, and "
+    assert filter_.sentence(filter_.miss(view, on), on) == start + sentence
 
 
 def test_claims_are_counted_by_kube_scheduler() -> None:

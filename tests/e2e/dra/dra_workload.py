@@ -38,9 +38,9 @@ class DraWorkload(Workload):
         super().close()
         eventually(lambda: not self.claims(), "the claims are gone", 60)
 
-    def add_dra(self, stem: str, gpus: int, resources: Json | None = None) -> str:
+    def add_dra(self, stem: str, gpus: int, resources: Json | None = None, labels: Json | None = None) -> str:
         """A node whose GPUs a DRA driver publishes; with `resources`, a device plugin offers these beside."""
-        name = self.add_node(stem, resources or {})
+        name = self.add_node(stem, resources or {}, labels=labels or {})
         self.publish_slice(name, [self.device(name, i) for i in range(gpus)])
         return name
 

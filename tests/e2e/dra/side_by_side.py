@@ -65,8 +65,6 @@ class Case:
         gpus = [gpu for node in self.nodes if node.agent for gpu in node.gpus]
         if any(gpu.sick or gpu.cordoned for gpu in gpus):
             found.add("sick or cordoned GPUs")
-        if BOTH in found and self.holder:
-            found.add("GPUs held on a node with both ways")
         if self.model is not None:
             found.add("a wish for a model")
         return frozenset(found)

@@ -81,7 +81,8 @@ def asking(workload: DraWorkload, way: str, name: str) -> Json:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__.replace("_", " "))
 @pytest.mark.parametrize("held", [PLUGIN, CLAIM])
 def test_no_gpu_is_used_in_both_ways(workload: DraWorkload, held: str, fault: Fault) -> None:
-    node = workload.add_dra("both", 2, resources={"nvidia.com/gpu": "2"})
+    labels = {"gpu.scheduler-ext.io/handed-out-by": "dra"} if held == CLAIM else {}
+    node = workload.add_dra("both", 2, resources={"nvidia.com/gpu": "2"}, labels=labels)
     workload.report(node, [gpu(i, f"GPU-{node}-{i}", model="H100-80GB", total=81559) for i in range(2)])
     workload.publish()
     holder = workload.create(asking(workload, held, "first"))

@@ -44,11 +44,9 @@ SETTLED_S = 180.0
 # What a case must have for each reason of the extender. Its counts are those that an agent or slices support.
 AGREED = {
     "node(s) had unhealthy GPUs": {"sick or cordoned GPUs"},
-    "node(s) had GPUs that device plugin and DRA could hand out twice": {
-        "GPUs held on a node with both ways"
-    },
+    "node(s) had GPUs that device plugin and DRA could hand out twice": {BOTH},
     "node(s) didn't match the requested GPU model": {"a wish for a model"},
-    "Insufficient nvidia.com/gpu per device": {"sick or cordoned GPUs", "GPUs held on a node with both ways"},
+    "Insufficient nvidia.com/gpu per device": {"sick or cordoned GPUs", BOTH},
 }
 
 
@@ -118,7 +116,9 @@ class Generated:
         # The device plugin withdraws sick GPUs.
         healthy = sum(not each.sick for each in case.gpus)
         room = {WHOLE: str(healthy)} if case.kind in (PLUGIN, BOTH) else {}
-        name = workload.add_node(f"{index}-{number}", room, labels={"case": str(index)})
+        # Of those with both ways, every second one is DRA's.
+        way = {f"{ANNOTATION}handed-out-by": "dra"} if case.kind == BOTH and index % 2 else {}
+        name = workload.add_node(f"{index}-{number}", room, labels={"case": str(index)} | way)
         if case.kind == BOTH:
             self.both.add(name)
         if case.kind != PLUGIN:
