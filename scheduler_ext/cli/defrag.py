@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +159,8 @@ def defrag(
         plan = make_plan(wanted, state, config, rules(), Effort.thorough() if thorough else Effort())
     held = held_devices(state, [move.pod.uid for move in plan.moves])
     answer = plan_json(plan, held, config)
-    for manifest in manifests:
-        print_notes(manifest.notes())
+    # The manifests of a workload share notes, and each has those on the whole file.
+    print_notes(list(dict.fromkeys(chain.from_iterable(manifest.notes() for manifest in manifests))))
     # Where another run holds room, a run is refused, with and without a plan.
     if execute and (plan.moves or plan.rooms):
         if plan.moves and output == "table":

@@ -2,11 +2,70 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from scheduler_ext.wire.gangs import MAX_SIZE, DeclaredGroup, Group
+from scheduler_ext.wire.gangs import EXCLUSIVE, MAX_SIZE, DeclaredGroup, Group
 
 Json = Mapping[str, Any]
+
+
+class MadeGangs(NamedTuple):
+    """The gangs that the pods of a workload will form: `groups` of `size` pods each, with names after the
+    workload and `role`. `groups` None: one gang. `by` is who starts them together, if it is not the
+    extender."""
+
+    size: int
+    groups: int | None = None
+    role: str = ""
+    by: str = ""
+
+
+def made_gangs(document: Json) -> MadeGangs | str | None:
+    """The gangs of the pods that an object's controller will make; why they are none, for a kind of which one
+    would expect it; None for another kind. Volcano's fields are those of 1.12
+    (batch/v1alpha1/job.go, whose webhook sets `schedulerName` and `minAvailable`)."""
+    spec, kind = _object(document, "spec"), document.get("kind")
+    api_group = str(document.get("apiVersion")).partition("/")[0]
+    match api_group, kind:
+        case "ray.io", _:
+            return "no object says how many start together"
+        case "leaderworkerset.x-k8s.io", "LeaderWorkerSet":
+            if _is_exclusive(document):
+                return "with exclusive-topology the workers wait for their leader"
+            if spec.get("startupPolicy") == "LeaderReady":
+                return "with startupPolicy LeaderReady the workers wait for their leader"
+            size = _count(_object(spec, "leaderWorkerTemplate").get("size", 1))
+            return _made(size, _count(spec.get("replicas", 1)))
+        case "batch.volcano.sh", "Job":
+            tasks = [task for task in spec.get("tasks") or () if isinstance(task, dict)]
+            if spec.get("schedulerName", "volcano") != "volcano":
+                return "minAvailable is for the scheduler volcano"
+            size = _count(spec.get("minAvailable")) or sum(_count(task.get("replicas", 1)) for task in tasks)
+            made = _made(size)
+            return made._replace(by="Volcano") if made is not None else None
+    named = {**document, "metadata": {**_object(document, "metadata"), "name": "any"}}
+    declared = declared_group(named) if kind != "PodGroup" else None
+    if declared is None:
+        return None
+    if api_group == "jobset.x-k8s.io" and _is_exclusive(document):
+        return "with exclusive-topology the others wait for the first pod of each Job"
+    if declared[1].size is None and api_group == "jobset.x-k8s.io":
+        return "its Jobs wait for each other"
+    return _made(declared[1].size or 0)
+
+
+def _made(size: int, groups: int | None = None) -> MadeGangs | None:
+    return MadeGangs(size, groups) if 1 < size <= MAX_SIZE else None
+
+
+def _is_exclusive(document: Json) -> bool:
+    """Whether an object, or a Job in it, wants each group alone in a domain."""
+    jobs = [job for job in _object(document, "spec").get("replicatedJobs") or () if isinstance(job, dict)]
+    for each in (document, *(_object(job, "template") for job in jobs)):
+        annotations = _object(_object(each, "metadata"), "annotations")
+        if any(key in annotations and by_labels not in annotations for key, by_labels in EXCLUSIVE):
+            return True
+    return False
 
 
 def declared_group(document: Json) -> tuple[Group, DeclaredGroup] | None:

@@ -66,6 +66,8 @@ _COSCHEDULING = "scheduling.x-k8s.io/pod-group"
 _LWS_EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 _JOBSET_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _JOBSET_BY_LABELS = "alpha.jobset.sigs.k8s.io/node-selector"
+EXCLUSIVE = ((_LWS_EXCLUSIVE, ""), (_JOBSET_EXCLUSIVE, _JOBSET_BY_LABELS))
+"""Annotations with which pods wait for others of their group, each unless it has the other one."""
 
 # Every field of metadata by which a pod names a gang.
 NAMING = frozenset((*_OURS, _JOBSET, _LWS_INDEX, _KUEUE_GROUP, _KUBEFLOW_JOB, _COSCHEDULING))

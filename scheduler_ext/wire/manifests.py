@@ -2,12 +2,13 @@
 mapping with `spec.containers` at any place of the object: `spec.template` of most kinds,
 `spec.jobTemplate.spec.template` of a CronJob, `spec.pytorchReplicaSpecs.Worker.template` of a PyTorchJob,
 `spec.workerGroupSpecs[].template` of a RayCluster. A mapping `podSpec` with `containers` is also
-one."""
+one. `workloads` reads the kinds that describe their pods in another form, also inside of other objects, such
+as an AppWrapper."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
@@ -18,7 +19,11 @@ from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_object
+from scheduler_ext.wire.gang_groups import MadeGangs, made_gangs
+from scheduler_ext.wire.gang_pod import names_gang
+from scheduler_ext.wire.gangs import GANG, SIZE
 from scheduler_ext.wire.pod.pod_identity import pod_name
+from scheduler_ext.wire.workloads import Lookup, Role, is_read, roles_of
 
 # A simulation takes some milliseconds for each pod.
 _MAX_PODS = 100_000
@@ -31,6 +36,8 @@ _MAX_VALUES: Final = 20_000
 _NOT_SEARCHED: Final = ("metadata", "status")
 # The number of a template's pods is the product of these fields on the way to it.
 _COUNTS: Final = ("replicas", "numOfHosts")
+_MIN_SCALE: Final = "autoscaling.knative.dev/min-scale"
+_ON_EACH_NODE: Final = ("DaemonSet", "BroadcastJob")
 # The keys of a path name the role of its pods, except for these.
 _NAMELESS: Final = ("", "spec", "pod", "job", "data")
 _ENDS_OF_NAMES: Final = ("GroupSpec", "Template", "template", "Spec")
@@ -39,12 +46,17 @@ _ENDS_OF_NAMES: Final = ("GroupSpec", "Template", "template", "Spec")
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """A pod to ask about: from a text, or from a template of `workload` ("Deployment team/web"). `copies`
-    is how many the workload runs; None for one on each node. `claims` are those of the same text."""
+    is how many the workload runs; None for one on each node. `gangs` is how its pods start together, and
+    `remarks` what else a reader needs to know of the workload. `claims` are those of the same text, and
+    `unread` is about its objects whose pods are not known."""
 
     pod: kube.Pod
     workload: str | None = None
     copies: int | None = 1
+    gangs: MadeGangs | None = None
+    remarks: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -59,9 +71,38 @@ class Manifest:
     def notes(self) -> list[str]:
         """Notes that a reader of an answer about this pod needs."""
         if self.workload is None:
-            return []
+            return list(self.unread)
         number = "one on each node" if self.copies is None else f"{self.copies} in total"
-        return [f"a pod from the template of {self.workload}, which runs {number}"]
+        notes = [f"a pod from the template of {self.workload}, which runs {number}"]
+        if self.gangs is not None:
+            several = f"{self.gangs.groups} gangs of {self.gangs.size} pods each"
+            gangs = f"a gang of {self.gangs.size} pods" if self.gangs.groups in (None, 1) else several
+            where = "where gangs are turned on; elsewhere they"
+            if self.gangs.by:
+                where = f"for {self.gangs.by}; with kube-scheduler they"
+            notes.append(f"the pods of {self.workload} are {gangs} {where} start one by one")
+        return [*notes, *(f"{self.workload}: {remark}" for remark in self.remarks), *self.unread]
+
+    def pods(self) -> Iterator[kube.Pod]:
+        """Every pod of the template, numbered if there are several, with the gang that it will be in."""
+        if self.copies in (None, 1):
+            yield self._member(0).pod
+            return
+        for i in range(self.copies or 0):
+            yield self._member(i).named(f"{self.name}-{i}", self.namespace).pod
+
+    def _member(self, i: int) -> Manifest:
+        """One of the pods."""
+        if self.gangs is None or self.workload is None:
+            return self
+        groups = self.gangs.groups or 1
+        index = i // max(1, (self.copies or 1) // groups)
+        parts = [self.workload.partition(" ")[2].rpartition("/")[2], self.gangs.role]
+        parts += [str(index)] if self.gangs.groups is not None else []
+        metadata = self.pod.metadata or kube.ObjectMeta()
+        gang = {GANG: "-".join(part for part in parts if part), SIZE: str(self.gangs.size)}
+        metadata = msgspec.structs.replace(metadata, annotations={**(metadata.annotations or {}), **gang})
+        return replace(self, pod=msgspec.structs.replace(self.pod, metadata=metadata))
 
     def named(self, name: str | None, namespace: str | None) -> Manifest:
         """The same pod under another name."""
@@ -106,12 +147,7 @@ def every_pod(manifests: Iterable[Manifest]) -> list[kube.Pod]:
     wanted = sum(1 if each.copies is None else each.copies for each in manifests)
     if not 0 < wanted <= _MAX_PODS:
         raise InventoryError(f"{wanted} pods by its replicas; give 1 to {_MAX_PODS}")
-    pods = []
-    for each in manifests:
-        if each.copies in (None, 1):
-            pods.append(each.pod)
-        else:
-            pods += [each.named(f"{each.name}-{i}", each.namespace).pod for i in range(each.copies or 0)]
+    pods = [pod for each in manifests for pod in each.pods()]
     refuse_same_pods(pods)
     return pods
 
@@ -132,38 +168,67 @@ class _Template(kube.KubeStruct):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A position in an object: the path for messages, the role of pods there, and their number."""
+    """A position in an object: the path for messages, the role of pods there, and their number. `gangs` is
+    how they start, or why they do not start together, and `remark` what is not known of them."""
 
     path: str = ""
     role: str = ""
-    copies: int = 1
+    copies: int | None = 1
     depth: int = 0
+    gangs: MadeGangs | str | None = None
+    remark: str | None = None
 
     def below(self, key: str, factor: int) -> _Place:
         role = key
         for end in _ENDS_OF_NAMES:
             role = role.removesuffix(end)
-        return _Place(
-            f"{self.path}.{key}" if self.path else key,
-            self.role if role in _NAMELESS else role.lower(),
-            self.copies * factor,
-            self.depth + 1,
+        return replace(
+            self,
+            path=self._path(key),
+            role=self.role if role in _NAMELESS else role.lower(),
+            copies=self._times(factor),
+            depth=self.depth + 1,
         )
+
+    def inside(self, value: Mapping[str, Any]) -> _Place:
+        """The same place, as it counts inside of an object that is here; a mapping without a kind is none."""
+        if not isinstance(value.get("kind"), str):
+            return self
+        copies = None if value["kind"] in _ON_EACH_NODE else self.copies
+        return replace(self, gangs=made_gangs(value) or self.gangs, copies=copies)
+
+    def of_role(self, role: Role) -> _Place:
+        """The place of a role of an object that is here."""
+        copies = None if role.copies is None else self._times(role.copies)
+        gangs = role.gangs or self.gangs
+        return _Place(self._path(role.at), role.name or self.role, copies, self.depth, gangs, role.remark)
+
+    def _path(self, key: str) -> str:
+        return f"{self.path}.{key}" if self.path else key
+
+    def _times(self, factor: int) -> int | None:
+        return None if self.copies is None else self.copies * factor
 
     def item(self, number: int, value: object) -> _Place:
         """The place of an item of a list; a name of the item is the role of its pods."""
-        given = [value.get(key) for key in ("groupName", "name")] if isinstance(value, dict) else []
+        given = [value.get(key) for key in ("name", "groupName")] if isinstance(value, dict) else []
         role = next((name for name in given if name and isinstance(name, str)), self.role)
         return replace(self, path=f"{self.path}[{number}]", role=role, depth=self.depth + 1)
 
 
 def template_manifests(
-    kind: str, metadata: kube.ObjectMeta, document: bytes | msgspec.Raw, where: str
+    kind: str,
+    metadata: kube.ObjectMeta,
+    document: bytes | msgspec.Raw,
+    where: str,
+    lookup: Lookup = lambda _kind, _name: None,
 ) -> list[Manifest]:
     """A pod for each template of an object, named after the workload, and after the role if there are
-    several. Raises InventoryError naming the object and the field."""
-    whole = decode_object(document, dict[str, Any], where)
-    found = list(islice(_templates(whole, _Place(), iter(range(_MAX_VALUES))), _MAX_TEMPLATES))
+    several. `lookup` finds the objects that it names. Raises InventoryError naming the object and the
+    field; UnreadError for an object that does not say what its pods are."""
+    whole = {"kind": kind} | decode_object(document, dict[str, Any], where)
+    left = iter(range(_MAX_VALUES))
+    found = list(islice(_templates(whole, _Place(), left, lookup), _MAX_TEMPLATES))
     if not found:
         return []
     name = metadata.name or str((whole.get("metadata") or {}).get("generateName") or "").rstrip("-")
@@ -181,8 +246,14 @@ def template_manifests(
             labels=given.labels,
             annotations=given.annotations,
         )
-        copies = None if kind == "DaemonSet" else place.copies
-        manifests.append(Manifest(kube.Pod(metadata=made, spec=read.spec), workload, copies))
+        pod, remarks = kube.Pod(metadata=made, spec=read.spec), [place.remark] if place.remark else []
+        gangs = None if names_gang(pod) else place.gangs
+        if isinstance(gangs, str) and (len(found) > 1 or place.copies != 1):
+            remarks.append(
+                f"its pods are no gang ({gangs}), and start one by one without the annotation {GANG}"
+            )
+        gangs = gangs if isinstance(gangs, MadeGangs) else None
+        manifests.append(Manifest(pod, workload, place.copies, gangs, tuple(remarks)))
     return manifests
 
 
@@ -192,39 +263,72 @@ def _name(workload: str, roles: list[str], i: int) -> str:
     return f"{workload}-{role}" if role and roles.count(role) == 1 else f"{workload}-{role or 'pod'}-{i}"
 
 
-def _templates(value: Any, place: _Place, left: Iterator[int]) -> Iterator[tuple[_Place, Any]]:
+def _templates(
+    value: Any, place: _Place, left: Iterator[int], lookup: Lookup
+) -> Iterator[tuple[_Place, Any]]:
     """The templates in a value, in its order; `left` ends with the number of values to look at."""
     if place.depth > _MAX_DEPTH or next(left, None) is None:
         return
-    if isinstance(value, list):
-        for i, item in enumerate(value):
-            yield from _templates(item, place.item(i, item), left)
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
+        place = place.inside(value)
+        group, kind = str(value.get("apiVersion")).partition("/")[0], str(value.get("kind"))
+        if is_read(group, kind):
+            for role in roles_of(group, kind, value, lookup):
+                yield place.of_role(role), role.template
+            return
         if _is_pod_spec(value.get("spec")):
             yield place, value
             return
+    for below, child in _children(value, place):
+        yield from _templates(child, below, left, lookup)
+
+
+def _children(value: Any, place: _Place) -> Iterator[tuple[_Place, Any]]:
+    """What a value has where templates may be."""
+    if isinstance(value, list):
+        yield from ((place.item(i, item), item) for i, item in enumerate(value))
+    elif isinstance(value, dict):
         for key, child in value.items():
-            below = place.below(key, _factor(value, key))
-            if key == "podSpec" and _is_pod_spec(child):
-                yield below, {"spec": child}
-            elif key not in _NOT_SEARCHED:
-                yield from _templates(child, below, left)
+            if key not in _NOT_SEARCHED:
+                is_spec = key == "podSpec" and _is_pod_spec(child)
+                yield place.below(key, _factor(value, key, place.path)), {"spec": child} if is_spec else child
 
 
 def _is_pod_spec(value: object) -> bool:
     return isinstance(value, dict) and isinstance(value.get("containers"), list)
 
 
-def _factor(mapping: dict[str, Any], key: str) -> int:
-    """How many copies a mapping wants of the pods below one of its keys."""
+def _factor(mapping: dict[str, Any], key: str, path: str) -> int:
+    """How many copies a mapping at a path wants of the pods below one of its keys."""
     factor = math.prod(_count(mapping, field, 1) for field in _COUNTS)
+    if ".workerGroupSpecs[" in f".{path}" and key == "template":
+        factor = _ray_workers(mapping)
+    if key == "template" and (least := _min_scale(mapping)) is not None:
+        factor = max(1, least)
     # A Job runs this many at once, and never more than it wants to complete.
     parallelism = _count(mapping, "parallelism", 1)
     factor *= min(parallelism, _count(mapping, "completions", parallelism))
     if key == "workerTemplate":
         # LeaderWorkerSet: one pod of a group is the leader, by default from the same template.
-        factor *= max(0, _count(mapping, "size", 1) - ("leaderTemplate" in mapping))
+        factor *= max(0, _count(mapping, "size", 1) - bool(mapping.get("leaderTemplate")))
     return factor
+
+
+def _ray_workers(group: dict[str, Any]) -> int:
+    """The workers of a group of a RayCluster (GetWorkerGroupDesiredReplicas in
+    ray-operator/controllers/ray/utils/util.go of KubeRay 1.4)."""
+    if group.get("suspend") is True:
+        return 0
+    wanted = max(_count(group, "replicas", 0), _count(group, "minReplicas", 0))
+    return min(wanted, _count(group, "maxReplicas", wanted)) * _count(group, "numOfHosts", 1)
+
+
+def _min_scale(mapping: dict[str, Any]) -> int | None:
+    """The least number of pods of a template of Knative, by its annotation."""
+    metadata = mapping["template"].get("metadata") if isinstance(mapping["template"], dict) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    found = annotations.get(_MIN_SCALE) if isinstance(annotations, dict) else None
+    return int(found) if isinstance(found, str) and found.isascii() and found.isdigit() else None
 
 
 def _count(mapping: dict[str, Any], field: str, default: int) -> int:

@@ -2,10 +2,10 @@
 (several documents) or JSON, single objects or Lists. The whole file is read before any of it is used: one
 wrong object refuses the file, and the message names it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,7 +20,7 @@ from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import gpunode, kube
-from scheduler_ext.wire.controllers import CONTROLLED, Controller, add_controller
+from scheduler_ext.wire.controllers import CONTROLLED, Controller, add_controller, controlling_owner
 from scheduler_ext.wire.decoding import decode_object
 from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.documents import json_documents
@@ -37,6 +37,7 @@ from scheduler_ext.wire.pod.pod_claims import claim_names
 from scheduler_ext.wire.pod.pod_identity import is_finished
 from scheduler_ext.wire.pod.pod_request import asks_gpu
 from scheduler_ext.wire.report import read_report
+from scheduler_ext.wire.workloads import Lookup, UnreadError
 from scheduler_ext.wire.yaml_values import FILE, Limits
 
 T = TypeVar("T")
@@ -68,6 +69,10 @@ class Objects:
         return by_node
 
 
+# The ends of API groups whose objects are about nodes, queues and metrics, or whose workloads are known.
+_OF_NODES: Final = ("k8s.io", "karpenter.sh", "k8s.aws", "azure.com", "nvidia.com", "coreos.com", "keda.sh")
+
+
 class _List(kube.KubeStruct):
     items: list[msgspec.Raw] | None = None
 
@@ -88,6 +93,32 @@ class _Object:
         if not name:
             raise InventoryError(f"{self.where}: {self.kind} without metadata.name")
         return name
+
+    @property
+    def given_name(self) -> str | None:
+        """metadata.name, None without one."""
+        return self.header.metadata.name if self.header.metadata else None
+
+    @property
+    def namespace(self) -> str | None:
+        """metadata.namespace, None without one."""
+        return self.header.metadata.namespace if self.header.metadata else None
+
+    @property
+    def full_name(self) -> str:
+        """The kind, the namespace and the name, for messages."""
+        return _named(self.kind, self.header.metadata)
+
+    @property
+    def is_claim(self) -> bool:
+        """A claim or a template of claims, of a version that this release reads."""
+        return self.kind in ("ResourceClaim", "ResourceClaimTemplate") and _is_current(self.header)
+
+    @property
+    def mentions_gpus(self) -> bool:
+        """Whether an object of another project has GPUs in it, so that its pods may request some."""
+        group = (self.header.api_version or "").rpartition("/")[0]
+        return "." in group and not group.endswith(_OF_NODES) and b"gpu" in bytes(self.document)
 
     def read(self, kind: type[T], known: dict[str, T] | None = None) -> T:
         """The object, whose name `known` must not have. Raises InventoryError naming the field."""
@@ -190,30 +221,63 @@ def read_pods(text: bytes) -> list[kube.Pod]:
 
 
 def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
-    """The pods of a text and of its pod templates, in order; other objects are skipped. Raises
-    InventoryError, also if there are none, and for Nodes and GPUNodes, which belong into an inventory."""
-    manifests: list[Manifest] = []
-    claims: list[Claim] = []
-    others = []
-    for each in _each_object(text, limits, "a Pod, a workload such as a Deployment, or a List of them"):
-        if each.kind == "Pod":
-            manifests.append(Manifest(each.read(kube.Pod)))
-        elif each.kind in ("ResourceClaim", "ResourceClaimTemplate") and _is_current(each.header):
-            claims.append(_claim_of(each))
-        elif each.kind in ("GPUNode", "Node"):
+    """The pods of a text and of its pod templates, in order; other objects are skipped, and so are those that
+    another object of the text controls or names, because their pods are its pods. Raises InventoryError,
+    also if there are none, and for Nodes and GPUNodes, which belong into an inventory."""
+    every = list(_each_object(text, limits, "a Pod, a workload such as a Deployment, or a List of them"))
+    used: set[int] = set()
+
+    def lookup(kind: str, name: str | None) -> Mapping[str, Any] | None:
+        found = [i for i, each in enumerate(every) if each.kind == kind and name in (None, each.given_name)]
+        if len(found) != 1:
+            return None
+        used.update(found)
+        return decode_object(every[found[0]].document, dict[str, Any], every[found[0]].where)
+
+    controllers = {(each.kind, each.namespace, each.given_name) for each in every}
+    made: dict[int, list[Manifest]] = {}
+    unread: dict[int, UnreadError] = {}
+    for i, each in enumerate(every):
+        if each.kind in ("GPUNode", "Node"):
             raise InventoryError(f"a {each.kind} is no Pod; give a file with a Pod, or a workload's template")
-        else:
-            metadata = each.header.metadata or kube.ObjectMeta()
-            found = template_manifests(each.kind, metadata, each.document, each.where)
-            manifests += found
-            if not found:
-                others.append(each.kind)
+        owner = controlling_owner(each.header.metadata or kube.ObjectMeta())
+        owned = owner is not None and (owner.kind, each.namespace, owner.name) in controllers
+        if each.kind == "Pod":
+            made[i] = [Manifest(each.read(kube.Pod))]
+        elif not (owned or each.is_claim):
+            try:
+                made[i] = _of_templates(each, lookup)
+            except UnreadError as error:
+                unread[i] = error
+    claims = tuple(_claim_of(each) for each in every if each.is_claim)
+    manifests = [manifest for i, found in made.items() if i not in used for manifest in found]
     if not manifests:
-        there = f"; a {others[0]} has no pod template with containers" if others else ""
-        raise InventoryError(
-            f"no Pod in it{there}; give a file with a Pod, or a workload such as a Deployment"
+        raise _no_pods(list(unread.values()), [every[i].full_name for i in made])
+    left_out = tuple(str(error) for i, error in unread.items() if i not in used and error.has_pods)
+    return [replace(manifest, claims=claims, unread=left_out) for manifest in distinct(manifests)]
+
+
+def _of_templates(each: _Object, lookup: Lookup) -> list[Manifest]:
+    """The pods of an object that is none itself. Raises InventoryError; UnreadError for one that does not
+    say what its pods are, and for one of another project that asks GPUs in a form that is not known."""
+    metadata = each.header.metadata or kube.ObjectMeta()
+    try:
+        found = template_manifests(each.kind, metadata, each.document, each.where, lookup)
+    except UnreadError as error:
+        raise UnreadError(f"{each.full_name}: {error}", has_pods=error.has_pods) from None
+    if not found and each.mentions_gpus:
+        raise UnreadError(
+            f"{each.full_name} has no pod template with containers: if it makes pods, give these, or the "
+            "workload that it makes"
         )
-    return [replace(manifest, claims=tuple(claims)) for manifest in distinct(manifests)]
+    return found
+
+
+def _no_pods(unread: Sequence[UnreadError], names: Sequence[str]) -> InventoryError:
+    if unread:
+        return InventoryError(str(unread[0]))
+    there = f"; {names[0]} has no pod template with containers" if names else ""
+    return InventoryError(f"no Pod in it{there}; give a file with a Pod, or a workload such as a Deployment")
 
 
 def assemble(

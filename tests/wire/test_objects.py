@@ -194,8 +194,8 @@ def test_pods_by_node_are_those_that_still_hold_something() -> None:
         pytest.param([node("n")], "a Node is no Pod", id="a Node"),
         pytest.param([gpu_node("n", []), pod("p")], "a GPUNode is no Pod", id="a pod beside something else"),
         pytest.param(
-            [{"kind": "Deployment"}],
-            "no Pod in it; a Deployment has no pod template with containers; give",
+            [{"kind": "Deployment", "metadata": {"name": "web"}}],
+            "no Pod in it; Deployment web has no pod template with containers; give",
             id="a Deployment without a template",
         ),
     ],
@@ -238,7 +238,7 @@ def test_disruption_budgets_are_read() -> None:
     }
     (budget,) = read_objects(json.dumps(item).encode()).budgets
     assert (budget.namespace, budget.name, budget.allowed) == ("team", "b", 2)
-    with pytest.raises(InventoryError, match="a PodDisruptionBudget has no pod template"):
+    with pytest.raises(InventoryError, match="PodDisruptionBudget team/b has no pod template"):
         read_pods(json.dumps(item).encode())
     with pytest.raises(InventoryError, match=r"^PodDisruptionBudget team/b: status\.disruptionsAllowed"):
         read_objects(json.dumps(item | {"status": {"disruptionsAllowed": "two"}}).encode())

@@ -169,7 +169,7 @@ def test_other_objects_beside_workloads_are_skipped() -> None:
         ("w", 1),
         ("p", 1),
     ]
-    with pytest.raises(InventoryError, match="a Service has no pod template with containers"):
+    with pytest.raises(InventoryError, match=r"^Service team/w has no pod template with containers: if it"):
         read(service)
 
 
@@ -234,10 +234,10 @@ def test_the_search_is_bounded() -> None:
     deep: Any = TEMPLATE
     for _ in range(20):
         deep = {"below": deep}
-    with pytest.raises(InventoryError, match="a Mine has no pod template"):
+    with pytest.raises(InventoryError, match="Mine team/w has no pod template"):
         read(workload("Mine", deep))
     wide = workload("Mine", {"a": [{}] * 30_000, "template": TEMPLATE})
-    with pytest.raises(InventoryError, match="a Mine has no pod template"):
+    with pytest.raises(InventoryError, match="Mine team/w has no pod template"):
         read_pods(json.dumps(wide).encode())
 
 

@@ -97,7 +97,9 @@ def cluster(
     mistakes = _by_text(
         (text, pod_name(pod)) for pod in pods for text in misspellings(pod, config.resource_names())
     )
-    for note in (*chain.from_iterable(manifest.notes() for manifest in manifests), *mistakes):
+    # The manifests of a workload share notes, and each has those on the whole file.
+    notes = chain.from_iterable(manifest.notes() for manifest in manifests)
+    for note in (*dict.fromkeys(notes), *mistakes):
         show(f"Note: {note}", err=True)
     items = answer["items"]
     text = io.StringIO()
