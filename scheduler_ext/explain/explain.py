@@ -26,7 +26,7 @@ from scheduler_ext.extender.new_nodes import Cure, NewNodes
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod.pod_claims import ClaimLookup
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup, asked_through
 from scheduler_ext.wire.pod.pod_identity import pod_name, pod_priority, pod_uid
 from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
 from scheduler_ext.wire.pod.pod_request import pod_request
@@ -74,7 +74,7 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
     # kube-scheduler never sees an unreadable pod, so it has no verdict.
     if isinstance(request, GpuRequest):
         # The extender judges its resources itself, with better numbers.
-        nodes = InTreeNodes(state.objects, sizing.resources, state.infos)
+        nodes = InTreeNodes(state.objects, sizing.resources, state.infos, state.claims)
         needs = needs_of(pod, state.claims)
         kube_view = replace(
             kube_view,
@@ -120,7 +120,7 @@ def explanation(
         "apiVersion": API_VERSION,
         "kind": "Explanation",
         "pod": {"namespace": namespace, "name": name},
-        "request": asked(request),
+        "request": asked(pod, request, claims),
         "invalid": request.message if isinstance(request, InvalidRequest) else None,
         "fits": bool(fitting),
         "best": [each.node for each in fitting if each[:2] == fitting[0][:2]],
@@ -341,8 +341,9 @@ def _resolvable(info: NodeInfo, decision: Decision, config: Configuration) -> bo
     return _passes(alone, info.name)
 
 
-def asked(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
-    """A request as plain values; empty for an unreadable one."""
+def asked(pod: kube.Pod, request: GpuRequest | InvalidRequest, claims: ClaimLookup | None) -> dict[str, Any]:
+    """The request of a pod as plain values; empty for an unreadable one. `held` are its claims that hold
+    their devices already, such as those that it shares with other pods."""
     if isinstance(request, InvalidRequest):
         return {"gpus": {}, "mig": {}, "shares": []}
     claimed = [
@@ -356,6 +357,7 @@ def asked(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
         "mig": {ask.resource: ask.count for ask in named if ask.profile is not None},
         "shares": [{"container": container, "memoryMiB": mib} for container, mib in _shares(request)],
         **({"claims": claimed} if claimed else {}),
+        **({"held": list(held)} if (held := asked_through(pod, claims).held) else {}),
     }
 
 

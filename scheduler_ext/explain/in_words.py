@@ -96,6 +96,7 @@ def asking(answer: _Values) -> str:
     for claimed in request.get("claims", ()):
         count = "some" if claimed["count"] is None else claimed["count"]
         parts.append(f"{count} of {claimed['devices']} by claim")
+    parts += [f"the devices that {claim} holds" for claim in request.get("held", ())]
     shares = [f"{share['memoryMiB']} MiB for {share['container']}" for share in request["shares"]]
     more = [f"and {len(shares) - _SHARES} more shares"] if shares[_SHARES:] else []
     return f"{who} asks {', '.join([*parts, *shares[:_SHARES], *more]) or 'no GPU'}"

@@ -13,6 +13,7 @@ from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import unreadable_max_duration
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
+from scheduler_ext.wire.pod.pod_claims import claim_names
 from scheduler_ext.wire.pod.pod_identity import pod_priority
 from scheduler_ext.wire.pod.pod_request import resource_names
 
@@ -79,7 +80,12 @@ def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources:
         annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
         asked = [key for key in annotations if key.startswith(wishes.ANNOTATION_PREFIX)]
         text = "the pod asks no GPU resource, so every node is fine"
-        found.append(f"{text} and its annotations do nothing" if asked else text)
+        if claim_names(pod):
+            # Claims bind it to nodes.
+            text = "the pod's claims hold their devices already, or ask no GPU"
+            found += [f"{text}: its annotations do nothing"] if asked else []
+        else:
+            found.append(f"{text} and its annotations do nothing" if asked else text)
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.intree import (
     InTreeRejection,
@@ -42,19 +43,28 @@ class InTreeNodes:
     """The nodes of a cluster. For nodes without a Node object only the name is compared. Raises
     InventoryError for a Node, or a pod on it, with an unreadable amount."""
 
-    def __init__(self, objects: Objects, resources: ResourceNames, names: Iterable[str]) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        resources: ResourceNames,
+        names: Iterable[str],
+        claims: DeviceIndex | None = None,
+    ) -> None:
+        """`claims` know the devices that are no GPUs."""
         self._resources = resources
         self._bare = [name for name in names if name not in objects.nodes]
         self._facts: dict[str, NodeFacts] = {}
         self._changes: list[str] = []
         self._judged: OrderedDict[_Key, _Judged] = OrderedDict()
         self._preferences: dict[tuple[PreferredTerm, ...], Mapping[str, int]] = {}
-        pods = objects.pods_by_node()
+        pods, others = objects.pods_by_node(), claims.others if claims is not None else {}
         for name, node in objects.nodes.items():
             try:
-                self._facts[name] = node_facts(node, pods.get(name, ()))
+                facts = node_facts(node, pods.get(name, ()))
             except QuantityError as error:
                 raise InventoryError(f"Node {name} or a pod on it: {error}") from None
+            free = {device: Fraction(here.get(name, 0)) for device, here in others.items()}
+            self._facts[name] = replace(facts, allocatable={**facts.allocatable, **free}) if free else facts
 
     def facts(self, name: str) -> NodeFacts | None:
         """The node as those filters see it now; None without a Node object."""

@@ -44,7 +44,7 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
         "apiVersion": API_VERSION,
         "kind": "Capacity",
         "pod": {"namespace": namespace, "name": name},
-        "request": asked(request),
+        "request": asked(pod, request, state.claims),
         "invalid": request.message if isinstance(request, InvalidRequest) else None,
         **counted,
         "notModelled": not_modelled(pod, state.claims),
@@ -57,7 +57,7 @@ def _counted(
 ) -> dict[str, Any]:
     """The counts in the cluster as the pod sees it."""
     sizing = config.sizing()
-    in_tree = _InTree(InTreeNodes(state.objects, sizing.resources, state.infos), needs)
+    in_tree = _InTree(InTreeNodes(state.objects, sizing.resources, state.infos, state.claims), needs)
     # Nodes that take equally many copies: the first by name represents the others.
     groups: dict[Hashable, tuple[Vessel, list[str]]] = {}
     for name, node in sorted(cluster.nodes.items()):

@@ -18,7 +18,7 @@ from scheduler_ext.core.node.columns import Ints, copied
 from scheduler_ext.core.node.holdings import holdings_of, share_peaks
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.placed import with_pod
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 
@@ -95,7 +95,8 @@ def fill_all(
         if not fits[i] or not vessel.most:
             continue
         if shares is None:
-            fills[i] = Fill(min(vessel.most, by_count[states[i]]))
+            known = any(ask.least for ask in request.units)
+            fills[i] = Fill(min(vessel.most, by_count[states[i]]) if known else NO_LIMIT)
         elif request.units or not vessel.settled:
             fills[i] = _one_by_one(vessel, request, sizing, within)
         elif len(shares.by_container) == 1:
@@ -116,7 +117,7 @@ def filled(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> NodeI
     if not fill.copies:
         return info
     held = {uuid: mib for uuid, mib in zip(node.uuids, fill.held_mib, strict=False) if mib and uuid}
-    units = tuple(replace(ask, count=ask.count * fill.copies) for ask in request.units)
+    units = tuple(_times(ask, fill.copies) for ask in request.units)
     holding = GpuRequest(units, ShareAsk(tuple(held.items())) if held else None)
     pod = BoundPod("copies", "", "", request.priority, holding, {uuid: (uuid,) for uuid in held})
     if info.allocatable is not None and request.shares is not None:
@@ -127,12 +128,25 @@ def filled(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> NodeI
     return with_pod(info, pod, sizing.resources)
 
 
+def _times(ask: UnitAsk, copies: int) -> UnitAsk:
+    return replace(ask, count=ask.count * copies, choice=ask.choice * copies)
+
+
 def _units_left(request: GpuRequest, snapshot: Snapshot) -> list[int]:
     """How many times each state has the requested units; earlier copies change only the number left."""
     times = np.full(len(snapshot.states), 2**31 - 1, np.int64)
-    for ask in (each for each in request.units if each.count):
-        columns = snapshot.units.get(ask.resource) or snapshot.no_units
-        times = np.minimum(times, columns.available // ask.count)
+    choices = []
+    for ask in request.units:
+        available = (snapshot.units.get(ask.resource) or snapshot.no_units).available
+        if ask.count:
+            times = np.minimum(times, available // ask.count)
+        elif ask.choice:
+            choices.append(available // ask.choice)
+        elif ask.every:
+            times = np.minimum(times, 1)
+    if choices:
+        # All copies choose alike: others may fit beside them.
+        times = np.minimum(times, np.max(choices, axis=0))
     left: list[int] = times.tolist()
     return left
 

@@ -55,7 +55,7 @@ def _proposals(
         if not _has_devices(asker, info, cluster.sizing):
             continue
         facts, rejection = cluster.in_tree.facts(name), counted.get(name)
-        by_claim = frozenset(filter(info.by_claim, asker.needs.requests))
+        by_claim = frozenset(ask.resource for ask in asker.request.units if info.by_claim(ask.resource))
         if by_claim and facts is not None:
             rejection = intree_rejection(asker.needs, facts, ignore_resources=by_claim)
         if facts is None or rejection is None:

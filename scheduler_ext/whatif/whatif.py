@@ -62,7 +62,7 @@ class WhatIf:
 
     def __init__(self, state: ClusterState, config: Configuration) -> None:
         self.sizing, self._per_unit = config.sizing(), config.cost.per_unit
-        self.in_tree = InTreeNodes(state.objects, self.sizing.resources, state.infos)
+        self.in_tree = InTreeNodes(state.objects, self.sizing.resources, state.infos, state.claims)
         # The pods on each node by uid, with and without GPUs.
         self.residents = _residents(state, self.sizing)
         # Pods written by hand have no uid; their names stand for it. As in explain, no pod is nominated.

@@ -26,7 +26,7 @@ from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.documents import json_documents
 from scheduler_ext.wire.dra.claim_object import ClaimObject, TemplateObject, read_claim, read_template
 from scheduler_ext.wire.dra.class_object import ClassObject, read_class
-from scheduler_ext.wire.dra.resource_api import API_VERSION, GROUP, RULE_VERSIONS
+from scheduler_ext.wire.dra.resource_api import GROUP, RULE_VERSIONS, VERSIONS
 from scheduler_ext.wire.dra.slice_object import SliceObject, read_slice
 from scheduler_ext.wire.dra.taint_rule import RuleObject, read_rule
 from scheduler_ext.wire.kube import PodDisruptionBudget, budget
@@ -111,8 +111,9 @@ class _Object:
 
     @property
     def is_claim(self) -> bool:
-        """A claim or a template of claims, of a version that this release reads."""
-        return self.kind in ("ResourceClaim", "ResourceClaimTemplate") and _is_current(self.header)
+        """A claim or a template of claims. Raises InventoryError for a version that this release does not
+        read."""
+        return self.kind in ("ResourceClaim", "ResourceClaimTemplate") and _is_dra(self)
 
     @property
     def mentions_gpus(self) -> bool:
@@ -147,7 +148,7 @@ def read_objects(text: bytes) -> Objects:
                 objects.gpu_nodes[each.name] = each.read(gpunode.GpuNode, objects.gpu_nodes)
             case "PodDisruptionBudget":
                 objects.budgets.append(budget(each.read(PodDisruptionBudget)))
-            case kind if kind in _DRA_KINDS and _is_current(each.header):
+            case _ if _is_dra(each):
                 _take_dra(objects, each)
             case _:
                 objects.skipped[each.kind] = objects.skipped.get(each.kind, 0) + 1
@@ -166,12 +167,20 @@ _DRA_KINDS: Final = (
 )
 
 
-def _is_current(header: kube.Header) -> bool:
-    """An object of a version that this release reads; DeviceTaintRule is not in v1 of every release."""
-    versions = [API_VERSION]
-    if header.kind == "DeviceTaintRule":
-        versions = [f"{GROUP}/{version}" for version in RULE_VERSIONS]
-    return header.api_version in (*versions, None)
+def _is_dra(each: _Object) -> bool:
+    """An object of resource.k8s.io. Raises InventoryError for one of a version that this release does not
+    read: without it, GPUs that claims hold would be free."""
+    group, _, version = (each.header.api_version or f"{GROUP}/").partition("/")
+    if each.kind not in _DRA_KINDS or group != GROUP:
+        return False
+    versions = (*RULE_VERSIONS, "v1alpha3") if each.kind == "DeviceTaintRule" else VERSIONS
+    if version not in (*versions, ""):
+        raise InventoryError(
+            f"{each.kind} {each.name}: apiVersion {each.header.api_version!r}; this release reads "
+            f"{GROUP}/{', '.join(versions)}: write it with "
+            f"`kubectl get {each.kind.lower()}s.{versions[0]}.{GROUP} -A -o yaml`"
+        )
+    return True
 
 
 def _take_dra(objects: Objects, each: _Object) -> None:
@@ -212,6 +221,7 @@ def device_index(
     for claim in claims:
         index.update_claim(claim)
     index.settle()
+    index.count_others()
     return index
 
 

@@ -3,12 +3,14 @@ obvious right answer."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from scheduler_ext.explain.explain import explain
+from scheduler_ext.explain.in_words import asking
 from scheduler_ext.whatif.capacity import capacity
 from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.wire.config import Configuration
@@ -23,7 +25,7 @@ from tests.dra_objects import (
     resource_slice,
     taint_rule,
 )
-from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod
+from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, inventory, node, pod
 from tests.views.seen import state
 
 CONFIG = Configuration()
@@ -97,6 +99,126 @@ NICS = [
 ]
 
 
+CHANNEL = "channel.example.com"
+# As an IMEX channel: one on each node, that of the first held.
+CHANNELS = [
+    device_class(
+        CHANNEL,
+        "device.driver == 'channel.example.com' && device.attributes['channel.example.com'].id == 0",
+        extended=None,
+    ),
+    *(
+        resource_slice(
+            name,
+            [{"name": f"channel-{i}", "attributes": {"id": {"int": i}}} for i in range(2)],
+            name=f"{name}-channels",
+            driver=CHANNEL,
+        )
+        for name in ("claimed", "single")
+    ),
+]
+HELD_CHANNEL = resource_claim("channel", on="claimed", devices=["channel-0"])
+HELD_CHANNEL["status"]["allocation"]["devices"]["results"][0]["driver"] = CHANNEL
+GPU_AND_CHANNEL = [request(), request(device_class=CHANNEL) | {"name": "channel"}]
+NOT_COUNTED = (
+    f"devices of DeviceClass {CHANNEL}, which are not known as GPUs, of ResourceClaimTemplate default/asked"
+)
+SHARED_CHANNELS = [
+    CHANNELS[0],
+    resource_slice(
+        "claimed",
+        [{"name": "channel-0", "allowMultipleAllocations": True, "attributes": {"id": {"int": 0}}}],
+        driver=CHANNEL,
+        name="shared",
+    ),
+]
+RACK_CHANNELS = [CHANNELS[0], *CHANNELS[1:2], json.loads(json.dumps(CHANNELS[2]))]
+RACK_CHANNELS[2]["spec"] |= {"nodeName": None, "allNodes": True}
+
+
+@pytest.mark.parametrize(
+    ("requests", "more", "counts", "features"),
+    [
+        pytest.param(
+            GPU_AND_CHANNEL,
+            CHANNELS,
+            {"claimed": 1, "single": 1, "plugin": 0},
+            [],
+            id="one of them on each node",
+        ),
+        pytest.param(
+            GPU_AND_CHANNEL,
+            [*CHANNELS, HELD_CHANNEL],
+            {"claimed": 0, "single": 1, "plugin": 0},
+            [],
+            id="one of them is held",
+        ),
+        pytest.param(
+            GPU_AND_CHANNEL[1:],
+            [*CHANNELS, HELD_CHANNEL],
+            {"claimed": 0, "single": 1, "plugin": 0},
+            [],
+            id="without a GPU",
+        ),
+        pytest.param(
+            [request(), request(1, "device.attributes['channel.example.com'].id == 1", device_class=CHANNEL)],
+            CHANNELS,
+            {"claimed": 0, "single": 0, "plugin": 0},
+            [],
+            id="none meets the selectors",
+        ),
+        pytest.param(
+            GPU_AND_CHANNEL,
+            [*CHANNELS, taint_rule("r", driver=CHANNEL)],
+            {"claimed": 0, "single": 0, "plugin": 0},
+            [],
+            id="all are tainted",
+        ),
+        pytest.param(
+            GPU_AND_CHANNEL,
+            CHANNELS[:1],
+            {"claimed": 0, "single": 0, "plugin": 0},
+            [],
+            id="no driver publishes any",
+        ),
+        pytest.param(
+            GPU_AND_CHANNEL,
+            SHARED_CHANNELS,
+            {"claimed": 2, "single": 1, "plugin": 0},
+            [NOT_COUNTED],
+            id="claims share one",
+        ),
+        pytest.param(
+            GPU_AND_CHANNEL,
+            RACK_CHANNELS,
+            {"claimed": 2, "single": 1, "plugin": 0},
+            [NOT_COUNTED],
+            id="all nodes reach one",
+        ),
+        pytest.param(
+            [request(), request(device_class=CHANNEL, allocationMode="All") | {"name": "channel"}],
+            CHANNELS,
+            {"claimed": 2, "single": 1, "plugin": 0},
+            ["allocationMode: All of ResourceClaimTemplate default/asked", NOT_COUNTED],
+            id="all of a node's",
+        ),
+    ],
+)
+def test_devices_that_are_no_gpus(
+    requests: list[Json], more: list[Json], counts: Mapping[str, int], features: list[str]
+) -> None:
+    """They are counted where that is possible, and named where not: a node without one is never the best."""
+    objects = [*CLUSTER, *more, claim_template("asked", *requests)]
+    (read,) = read_pods(inventory(by_template()))
+    counted = capacity(read, state(*objects), CONFIG)
+    assert {each["node"]: each["count"] for each in counted["nodes"]} == counts
+    assert counted["notModelled"] == features
+    explanation = explained(by_template(), *objects)
+    assert {*explanation["best"]} <= {name for name, count in counts.items() if count}
+    short = {each["reason"] for each in explanation["nodes"] if each["by"] == "kubernetes"}
+    assert short <= {"cannot allocate all claims"}
+
+
 @pytest.mark.parametrize(
     ("requests", "more", "features"),
     [
@@ -145,6 +267,63 @@ def test_what_is_not_modelled_is_named(requests: list[Json], more: list[Json], f
     assert asked(*requests, more=more)["notModelled"] == features
 
 
+def first_available(*wanted: tuple[str, int], expression: str = "") -> Json:
+    """A request of these classes and counts, the first that is to be had."""
+    selectors = {"selectors": [{"cel": {"expression": expression}}]} if expression else {}
+    return {
+        "name": "gpu",
+        "firstAvailable": [
+            {"name": f"choice-{i}", "deviceClassName": name, "count": count} | selectors
+            for i, (name, count) in enumerate(wanted)
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "counts"),
+    [
+        pytest.param(
+            first_available(("gpu.nvidia.com", 2)), {"claimed": 1, "single": 0, "plugin": 0}, id="one choice"
+        ),
+        pytest.param(
+            first_available(("gpu.nvidia.com", 2), ("gpu.nvidia.com", 1)),
+            {"claimed": 2, "single": 1, "plugin": 0},
+            id="the second of two",
+        ),
+        pytest.param(
+            first_available(("gpu.nvidia.com", 1), expression=IS_A100),
+            {"claimed": 0, "single": 1, "plugin": 0},
+            id="of one product",
+        ),
+        pytest.param(
+            first_available(("gpu.nvidia.com", 8)), {"claimed": 0, "single": 0, "plugin": 0}, id="nowhere"
+        ),
+        pytest.param(
+            first_available(("gpu.nvidia.com", 8), (CHANNEL, 1)),
+            {"claimed": None, "single": None, "plugin": None},
+            id="or a device that is no GPU",
+        ),
+        pytest.param(
+            request(allocationMode="All"),
+            {"claimed": 0, "single": 1, "plugin": 0},
+            id="all devices of a node",
+        ),
+    ],
+)
+def test_no_node_without_a_free_device_is_the_best(wanted: Json, counts: Mapping[str, int | None]) -> None:
+    """Neither is what kube-scheduler decides counted as free."""
+    objects = [*CLUSTER, *CHANNELS, claim_template("asked", wanted)]
+    (read,) = read_pods(inventory(by_template()))
+    counted = capacity(read, state(*objects), CONFIG)
+    assert {each["node"]: each["count"] for each in counted["nodes"]} == counts
+    assert {*explained(by_template(), *objects)["best"]} <= {name for name in counts if counts[name] != 0}
+
+
+def test_all_devices_of_a_node_are_none_where_one_is_held() -> None:
+    found = {each["node"]: each["nearestMiss"] for each in asked(request(allocationMode="All"))["nodes"]}
+    assert (found["claimed"]["needed"], found["claimed"]["have"]) == (4, 2)
+
+
 def test_a_class_that_fails_is_named_for_its_resource() -> None:
     objects = [device_class(expression=IS_RDMA), node("n"), resource_slice("n", [gpu_device(0)])]
     (feature,) = explained(pod("p", {WHOLE: "1"}), *objects)["notModelled"]
@@ -157,6 +336,10 @@ def test_a_claim_that_holds_a_device_ties_its_pods_to_the_node() -> None:
     explanation = explained(by_claim("second", "shared"), *CLUSTER, shared)
     assert explanation["best"] == ["single"]
     assert explanation["counts"] == {"resourceclaim not available on the node": 2}
+    assert (
+        asking(explanation) == "Pod default/second asks the devices that ResourceClaim default/shared holds"
+    )
+    assert explanation["warnings"] == []
 
 
 def test_a_rule_closes_a_device() -> None:
@@ -194,6 +377,34 @@ def test_capacity_knows_no_limit_of_devices_that_several_nodes_can_reach() -> No
     assert counted["nodes"] == [{"node": "n", "count": None, "gpus": 0, "limit": None}]
     several = "devices that several nodes can reach of ResourceClaimTemplate default/asked"
     assert counted["notModelled"] == [several]
+
+
+RACK = json.loads(json.dumps(FABRIC))
+RACK["spec"] |= {
+    "allNodes": None,
+    "nodeSelector": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}]
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "counts"),
+    [
+        pytest.param([RACK], {"in": None, "out": 0}, id="only the nodes of a rack reach them"),
+        pytest.param(
+            [RACK, resource_slice("out", [gpu_device(0, node="out")])],
+            {"in": None, "out": None},
+            id="another node has one of its own",
+        ),
+        pytest.param([FABRIC], {"in": None, "out": None}, id="all nodes reach them"),
+    ],
+)
+def test_devices_that_several_nodes_reach(more: list[Json], counts: Mapping[str, int | None]) -> None:
+    (read,) = read_pods(inventory(by_template()))
+    objects = [device_class(), node("in", labels={"rack": "r1"}), node("out"), *more, claim_template("asked")]
+    counted = capacity(read, state(*objects), CONFIG)
+    assert {each["node"]: each["count"] for each in counted["nodes"]} == counts
 
 
 def test_a_simulation_gives_each_gpu_of_dra_once() -> None:
@@ -317,3 +528,22 @@ def test_a_simulation_fills_gpus_as_kube_scheduler_does(
     templates = [claim_template(f"asked-{i}", each) for i, each in enumerate(wanted)]
     pods = [by_template(f"p{i}", f"asked-{i}") for i in range(len(wanted))]
     assert [item["node"] for item in placed(pods, *parted(held_gi), *templates)] == places
+
+
+def test_gpus_of_hami_are_gpus() -> None:
+    """Project-HAMi/k8s-dra-driver: claims share the memory and the cores of a GPU."""
+    driver = "hami-core-gpu.project-hami.io"
+    device = gpu_device(0, memory="23028Mi", product="NVIDIA A10", allowMultipleAllocations=True)
+    device["attributes"]["type"] = {"string": "hami-gpu"}
+    device["capacity"]["cores"] = {"value": "100"}
+    wanted = request(device_class=driver, capacity={"requests": {"memory": "10Gi", "cores": "50"}})
+    objects = [
+        device_class(driver, f"device.driver == '{driver}'", extended=None),
+        node("n"),
+        resource_slice("n", [device], driver=driver),
+        claim_template("asked", wanted),
+    ]
+    (read,) = read_pods(inventory(by_template()))
+    assert capacity(read, state(*objects), CONFIG)["total"] == 2
+    (found,) = explained(by_template(annotations={f"{ANNOTATION}model": "A10"}), *objects)["nodes"]
+    assert (found["verdict"], found["model"]) == ("fits", "A10")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from scheduler_ext.core.dra.device import (
     gpu_device,
     memory_mib,
 )
-from scheduler_ext.core.dra.device_names import Compile, DeviceNames, Names, ask_resource
+from scheduler_ext.core.dra.device_names import Compile, DeviceNames, Names, admits, ask_resource
 from scheduler_ext.core.dra.known_claims import Asked, ClaimDemand, KnownClaims, together, unknown_claim
 from scheduler_ext.core.dra.pools import Pools
 from scheduler_ext.core.dra.published import (
@@ -28,6 +28,7 @@ from scheduler_ext.core.dra.published import (
     ResourceSlice,
     TaintRule,
 )
+from scheduler_ext.core.intree.affinity import NodeSelectorTerm, first_untolerated
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX, ResourceNames
@@ -62,6 +63,11 @@ class DeviceIndex:
         self._of_gpus: set[str] = set()
         # One set for all devices of the same names.
         self._same: dict[frozenset[str], frozenset[str]] = {}
+        # The terms of the nodes that reach devices of a name, where several nodes reach some.
+        self._reach: dict[str, tuple[NodeSelectorTerm, ...]] = {}
+        self.others: Mapping[str, Mapping[str, int]] = {}
+        """The free devices that are no GPUs, by name and by node, as far as they were counted; a node that is
+        not named has none."""
         # Devices that several nodes reach; those with GPUs make these uncountable everywhere.
         self._has_open = False
         # Nodes that do not know the newest names, and the names that some node does not know.
@@ -184,7 +190,7 @@ class DeviceIndex:
         else, or what depends on the node."""
         gpus, parts_mib = 0, []
         for claim in claims:
-            for ask, count, _ in claim.requests:
+            for ask, count, *_ in claim.requests:
                 if not count or not self._names.is_of_whole_gpus(ask.device_class):
                     return None
                 if not ask.capacity:
@@ -207,22 +213,90 @@ class DeviceIndex:
     def _asked_by(self, claim: Claim) -> Asked:
         names = self._names.now
         if claim.devices is not None:
-            return Asked(nodes=(claim.node,) if claim.node is not None else ())
-        units, missing = [], []
-        for ask, count, every in claim.requests:
-            if DEVICE_CLASS_PREFIX + ask.device_class not in names.asks:
-                missing.append(f"DeviceClass {ask.device_class}, which is not known here,")
-            if (name := self.resource_of(ask)) is not None:
-                units.append(UnitAsk(name, count, every=every))
-                if name != ask_resource(ask):
+            return Asked(nodes=(claim.node,) if claim.node is not None else (), held=(claim.title,))
+        units, missing, others = [], [], []
+        # Without these the devices of a request depend on others, or on the node.
+        counted = not claim.not_modelled
+        # A choice of other devices may do, too.
+        only_gpus = all(self.resource_of(each.ask) for each in claim.requests if each.choice)
+        for ask, count, every, choice in claim.requests:
+            name, own = self.resource_of(ask), ask_resource(ask)
+            if name is not None:
+                units.append(UnitAsk(name, count, every=every, choice=choice if only_gpus else 0))
+                if name != own:
                     missing.append("requirements beyond the DeviceClass")
                 elif (problem := names.problem_of(name)) is not None:
                     missing.append(f"a selector ({problem})")
+            elif DEVICE_CLASS_PREFIX + ask.device_class not in names.asks:
+                missing.append(f"DeviceClass {ask.device_class}, which is not known here,")
+            elif counted and own in self.others:
+                others.append((own, count))
+            else:
+                missing.append(f"devices of DeviceClass {ask.device_class}, which are not known as GPUs,")
         if units and self._has_open:
             missing.append("devices that several nodes can reach")
-        # What a claim of other devices has is no concern of the GPUs.
-        own = claim.not_modelled if units or not claim.requests else ()
-        return Asked(tuple(units), tuple(f"{feature} of {claim.title}" for feature in (*own, *missing)))
+        features = dict.fromkeys((*claim.not_modelled, *missing))
+        return Asked(
+            tuple(units),
+            tuple(f"{feature} of {claim.title}" for feature in features),
+            others=tuple(others),
+            terms=tuple(
+                terms
+                for unit in units
+                if (unit.count or unit.every) and (terms := self._reach.get(unit.resource)) is not None
+            ),
+        )
+
+    def count_others(self) -> None:
+        """Count the free devices that are no GPUs for the claims that wait. Until then, and where that is not
+        possible, `asked` says that they are not modelled: a running kube-scheduler counts them itself."""
+        waiting = (each for each in self._claims.all() if each.devices is None and not each.not_modelled)
+        asks = {ask for claim in waiting for ask, *_ in claim.requests if self.resource_of(ask) is None}
+        names = sorted({*map(ask_resource, asks)} & self._names.now.asks.keys())
+        found = {name: self._free_others(name) for name in names}
+        self._reach = {}
+        for name in self._names.now.asks if self._has_open else ():
+            if (terms := self._terms(name)) is not None:
+                self._reach[name] = terms
+        self.others = {name: free for name, free in found.items() if free is not None}
+
+    def _terms(self, name: str) -> tuple[NodeSelectorTerm, ...] | None:
+        """The terms of the nodes that reach devices of a name: their own, or some that several nodes reach.
+        None for all nodes."""
+        selectors = self._names.now.selectors[name]
+        terms: dict[NodeSelectorTerm, None] = {}
+        for item in self._pools.all():
+            if all(admits(selectors, device.facts) is False for device in item.devices):
+                continue
+            if item.node is None and item.reach is None:
+                return None
+            terms |= dict.fromkeys(
+                item.reach or () if item.node is None else [NodeSelectorTerm.of_node(item.node)]
+            )
+        return tuple(terms)
+
+    def _free_others(self, name: str) -> dict[str, int] | None:
+        """The free devices of a name by node; None if no slice is known, or a device cannot be counted by its
+        selectors, is within reach of several nodes, or is handed out in parts."""
+        ask, selectors = self._names.now.asks[name], self._names.now.selectors[name]
+        if ask.capacity or not self._pools.names():
+            return None
+        free: dict[str, int] = {}
+        for pool in self._pools.all_pools():
+            for item in self._pools.complete(pool):
+                for device in item.devices:
+                    admitted = admits(selectors, device.facts)
+                    if admitted is False:
+                        continue
+                    in_parts = device.facts.allow_multiple_allocations or device.consumes
+                    if admitted is None or item.node is None or in_parts:
+                        return None
+                    id = DeviceId(item.driver, item.pool, device.name)
+                    rules = [rule for rule in self._rules.values() if rule.is_about(id)]
+                    taints = _tainted(device, item.pool, rules).taints
+                    if not self._claims.holds(id) and first_untolerated(taints, ask.tolerations) is None:
+                        free[item.node] = free.get(item.node, 0) + 1
+        return free
 
     def problem(self, resource: str) -> str | None:
         """Why devices of a resource are unknown; None if all are known. Any thread may call it."""

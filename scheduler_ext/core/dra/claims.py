@@ -83,6 +83,10 @@ class Claims:
     def all(self) -> Iterable[Claim]:
         return self._claims.values()
 
+    def holds(self, id: DeviceId) -> bool:
+        """Whether a claim holds a device."""
+        return id in self._holders
+
     def on_node(self, node: str) -> Iterable[Claim]:
         """The claims that hold devices of a node."""
         return self._on_node.get(node, {}).values()

@@ -27,6 +27,7 @@ GPU_DRIVERS: Final[Mapping[str, str]] = {
     "gpu.amd.com": "amd",
     "gpu.intel.com": "intel",
     "gaudi.intel.com": "habana",
+    "hami-core-gpu.project-hami.io": "nvidia",
 }
 _MAX_MIB = 2**24
 _PCI = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)

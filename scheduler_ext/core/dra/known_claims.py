@@ -1,21 +1,28 @@
 """The requests of a cluster's claims at one moment."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from scheduler_ext.core.dra.published import claim_title
+from scheduler_ext.core.intree.affinity import NodeSelectorTerm
 from scheduler_ext.core.request.pod_kinds import TaskClass, task_class
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 
 
 class Asked(NamedTuple):
     """The GPUs that a pod asks through claims, what of these claims is not modelled, and the nodes of the
-    devices that some of them hold already: the pod can only run there."""
+    devices that some of them hold already: the pod can only run there. `others` are (name, number) of devices
+    that are no GPUs, `held` the claims that hold devices, for people, `terms` those of the nodes
+    that reach devices of each resource, where these are known."""
 
     units: tuple[UnitAsk, ...] = ()
     not_modelled: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
+    others: tuple[tuple[str, int], ...] = ()
+    held: tuple[str, ...] = ()
+    terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
 
 
 class ClaimDemand(NamedTuple):
@@ -33,19 +40,33 @@ class ClaimDemand(NamedTuple):
 
 def together(parts: Iterable[Asked]) -> Asked:
     """The requests of several claims as one; each resource once, by name."""
-    counts: dict[str, tuple[int, bool]] = {}
+    asks: dict[str, UnitAsk] = {}
     features: dict[str, None] = {}
     there: dict[str, None] = {}
-    for units, not_modelled, nodes in parts:
+    others: Counter[str] = Counter()
+    held: dict[str, None] = {}
+    reach: dict[tuple[NodeSelectorTerm, ...], None] = {}
+    for units, not_modelled, nodes, more, claims, terms in parts:
+        reach |= dict.fromkeys(terms)
+        held |= dict.fromkeys(claims)
+        for name, count in more:
+            others[name] += count
         for unit in units:
-            count, every = counts.get(unit.resource, (0, False))
-            counts[unit.resource] = count + unit.count, every or unit.every
+            one = asks.get(unit.resource, UnitAsk(unit.resource, 0, by_claim=True))
+            asks[unit.resource] = replace(
+                one,
+                count=one.count + unit.count,
+                every=one.every or unit.every,
+                choice=min(filter(None, (one.choice, unit.choice)), default=0),
+            )
         features |= dict.fromkeys(not_modelled)
         there |= dict.fromkeys(nodes)
-    asked = tuple(
-        UnitAsk(name, count, by_claim=True, every=every) for name, (count, every) in sorted(counts.items())
+    asked = tuple(asks[name] for name in sorted(asks))
+    if len(others) > 1:
+        features["several requests for devices that are no GPUs (each is counted alone)"] = None
+    return Asked(
+        asked, tuple(features), tuple(there), tuple(sorted(others.items())), tuple(held), tuple(reach)
     )
-    return Asked(asked, tuple(features), tuple(there))
 
 
 def unknown_claim(any_gpu: tuple[UnitAsk, ...], namespace: str, name: str) -> Asked:

@@ -73,6 +73,10 @@ class Pools:
     def all(self) -> Iterable[ResourceSlice]:
         return self._slices.values()
 
+    def all_pools(self) -> list[Pool]:
+        """All pools, in order."""
+        return sorted(self._of_pool)
+
     def nodes_by_pool(self) -> dict[Pool, list[str]]:
         """The nodes that have slices of each pool."""
         return {pool: sorted(self._nodes_of(pool)) for pool in sorted(self._of_pool)}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from scheduler_ext.core.dra.consumable import RequestPolicy
 from scheduler_ext.core.dra.semantic_version import Version
-from scheduler_ext.core.intree.affinity import Taint, Toleration
+from scheduler_ext.core.intree.affinity import NodeSelectorTerm, Taint, Toleration
 
 # A claim that is still to be made has the name of its template after this; no claim's name has a colon.
 TEMPLATE_PREFIX = "template:"
@@ -60,7 +60,8 @@ class PublishedDevice:
 @dataclass(frozen=True, slots=True)
 class ResourceSlice:
     """A part of a pool. `slices` is the number of slices in the pool's generation. `node` is None for a slice
-    whose devices several nodes can reach; those are not modelled. `counters` are the pool's shared amounts by
+    whose devices several nodes can reach; those are not counted. `reach` are the terms that such nodes meet;
+    None for all nodes. `counters` are the pool's shared amounts by
     counter set and counter."""
 
     name: str
@@ -71,6 +72,7 @@ class ResourceSlice:
     node: str | None
     devices: tuple[PublishedDevice, ...] = ()
     counters: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    reach: tuple[NodeSelectorTerm, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +124,13 @@ class DeviceAsk:
 
 
 class Requested(NamedTuple):
-    """A number of devices that a claim asks; 0 if their number depends on the node. `every`: all of them."""
+    """A number of devices that a claim asks; 0 if their number depends on the node. `every`: all of them;
+    `choice`: so many, or another of the claim's choices."""
 
     ask: DeviceAsk
     devices: int
     every: bool = False
+    choice: int = 0
 
 
 @dataclass(frozen=True, slots=True)

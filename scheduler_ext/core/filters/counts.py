@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
+import numpy as np
+
 from scheduler_ext.core.framework.criterion import Change, Filter, Trial, View, needed_reach
 from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools
@@ -30,29 +32,40 @@ class _Count(Filter):
 
     def passes(self, view: View) -> Bools:
         passed = view.everywhere(True)
+        choices = []
         for ask, columns in view.units:
             if (ask.profile is not None) is not self.mig:
                 continue
             if ask.by_claim and view.request.claims_judged:
                 # Of the nodes with room, those where the pod may get a cordoned or sick GPU are left out.
                 passed &= (columns.limit >= needed_reach(ask)) | ~columns.by_claim
+                continue
+            enough = columns.available >= ask.least
+            if ask.every:
+                # kube-scheduler gives all devices or none.
+                enough &= ~(columns.offered & (columns.free + columns.sick == 0)).any(0)
+            enough |= columns.open
+            if ask.choice and not ask.count:
+                choices.append(enough)
             else:
-                passed &= (columns.available >= ask.count) | columns.open
-        return passed
+                passed &= enough
+        return passed & np.logical_or.reduce(choices) if choices else passed
 
     def miss(self, view: View, node: Node) -> NearestMiss:
         """The shortage of units; of several requested resources, the one with the largest shortage."""
-        have = {}
+        have, needed = {}, {}
         for ask in view.request.units:
             if (ask.profile is not None) is self.mig:
-                units = (unit for slot in node.state.slots if slot.healthy for unit in slot.units)
-                free = sum(unit.free for unit in units if unit.resource == ask.resource)
+                slots = (slot for slot in node.state.slots if slot.healthy)
+                units = [unit for slot in slots for unit in slot.units if unit.resource == ask.resource]
+                free = sum(unit.free for unit in units)
+                needed[ask] = max(ask.least, free + sum(not unit.free for unit in units) if ask.every else 0)
                 limits = {name: (unknown, limit) for name, unknown, limit in node.state.limits}
                 unknown, limit = limits.get(ask.resource, (0, free))
                 have[ask] = max(0, min(free - unknown, limit))
-        ask = max(have, key=lambda ask: ask.count - have[ask])
+        ask = max(have, key=lambda ask: needed[ask] - have[ask])
         unit = shown_resource(ask.resource)
-        return NearestMiss(self.name, _where_creatable(ask.profile, node), ask.count, have[ask], unit)
+        return NearestMiss(self.name, _where_creatable(ask.profile, node), needed[ask], have[ask], unit)
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         text = f"{node.info.name} has {miss.have:,} of {miss.needed:,} {miss.unit} free"

@@ -78,6 +78,11 @@ class NodeSelectorTerm:
     expressions: tuple[Requirement, ...]
     fields: tuple[Requirement, ...]
 
+    @classmethod
+    def of_node(cls, name: str) -> "NodeSelectorTerm":
+        """The term that one node meets."""
+        return cls((), (Requirement("metadata.name", "In", (name,)),))
+
     def matches(self, labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
         """Whether a node with these labels and fields meets this term; an empty term is never met."""
         return (

@@ -7,6 +7,10 @@ from fractions import Fraction
 from itertools import chain
 from typing import Final
 
+# Of the resources that stand for the devices of a DeviceClass (ResourceDeviceClassPrefix of
+# k8s.io/api/resource/v1).
+DEVICE_CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+
 _CPU: Final = "cpu"
 _PODS: Final = "pods"
 _BYTE_RESOURCES: Final = ("memory", "ephemeral-storage")
@@ -77,6 +81,11 @@ class Shortage:
         return "Too many pods" if self.resource == _PODS else f"Insufficient {self.resource}"
 
     @property
+    def is_by_claim(self) -> bool:
+        """Whether the resource stands for devices that claims hold."""
+        return self.resource.startswith(DEVICE_CLASS_PREFIX)
+
+    @property
     def is_resolvable(self) -> bool:
         """Whether removing pods could help: an empty node would have enough, or pods are the shortage.
         kube-scheduler tries preemption for "Too many pods" whatever the node's limit is."""
@@ -102,8 +111,9 @@ def shortages(
     ignore_resources: frozenset[str],
 ) -> Iterator[Shortage]:
     """Yield what the node lacks for these requests, in kube-scheduler's order, extended resources by name. A
-    resource the node does not list is 0 there, and so is its limit of pods. A request of 0 is always met,
-    even if pods already there ask for more than the node has."""
+    resource the node does not list is 0 there, and so is its limit of pods; how many devices of a DeviceClass
+    it has is then unknown. A request of 0 is always met, even if pods already there ask for more than the
+    node has."""
     pod_limit = allocatable.get(_PODS, _ZERO)
     if _PODS not in ignore_resources and pod_count + 1 > pod_limit:
         yield Shortage(_PODS, Fraction(1), pod_limit - pod_count, pod_limit)
@@ -112,7 +122,8 @@ def shortages(
     extended = sorted(name for name in requests if "/" in name or name.startswith(named))
     for resource in (_CPU, *_BYTE_RESOURCES, *extended):
         needed = requests.get(resource, _ZERO)
-        if not needed or resource in ignore_resources:
+        unknown = resource.startswith(DEVICE_CLASS_PREFIX) and resource not in allocatable
+        if not needed or unknown or resource in ignore_resources:
             continue
         limit = allocatable.get(resource, _ZERO)
         free = limit - requested.get(resource, _ZERO)

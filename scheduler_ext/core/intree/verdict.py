@@ -14,11 +14,12 @@ from scheduler_ext.core.intree.affinity import (
     Toleration,
     first_untolerated,
 )
-from scheduler_ext.core.intree.resource_fit import shortages
+from scheduler_ext.core.intree.resource_fit import DEVICE_CLASS_PREFIX, shortages
 
 # kube-scheduler's message for a cluster without nodes (pkg/scheduler/schedule_one.go, ErrNoNodesAvailable).
 NO_NODES: Final = "no nodes available to schedule pods"
 OTHER_NODES: Final = "node(s) didn't match Pod's node affinity/selector"
+NO_DEVICES: Final = "cannot allocate all claims"
 _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 
 
@@ -42,7 +43,8 @@ class NodeFacts:
 class PodNeeds:
     """A pod as the in-tree plugins see it; requests are its effective ones. required_terms is None without
     required node affinity; an empty tuple is an affinity no node can meet. preferred_terms only score.
-    claim_nodes are those of the devices that its claims hold."""
+    claim_nodes are those of the devices that its claims hold; claim_terms those of the nodes that reach the
+    devices which its claims ask, and a node meets one term of each."""
 
     node_name: str | None
     node_selector: Mapping[str, str]
@@ -51,6 +53,7 @@ class PodNeeds:
     requests: Mapping[str, Fraction]
     preferred_terms: tuple[PreferredTerm, ...] = ()
     claim_nodes: tuple[str, ...] = ()
+    claim_terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ def constraints_key(needs: PodNeeds) -> tuple[Hashable, ...]:
         needs.required_terms,
         needs.tolerations,
         needs.claim_nodes,
+        needs.claim_terms,
     )
 
 
@@ -138,6 +142,20 @@ def _node_affinity(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
     return _affinity_mismatch(" or ".join(filter(None, map(str, terms))) or None, _labels_text(node, keys))
 
 
+def _reachable_devices(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
+    fields = {"metadata.name": node.name}
+    for terms in pod.claim_terms:
+        if not any(term.matches(node.labels, fields) for term in terms):
+            where = " or ".join(map(str, terms)) or "no node"
+            return InTreeRejection(
+                "DynamicResources",
+                NO_DEVICES,
+                needed=f"a node that reaches such devices: {where}",
+                have="none",
+            )
+    return None
+
+
 def _node_resources_fit(
     pod: PodNeeds, node: NodeFacts, ignore_resources: frozenset[str]
 ) -> InTreeRejection | None:
@@ -152,6 +170,15 @@ def _node_resources_fit(
     )
     if not found:
         return None
+    if all(shortage.is_by_claim for shortage in found):
+        # Preemption takes no claim from the pods that it removes.
+        return InTreeRejection(
+            "DynamicResources",
+            NO_DEVICES,
+            needed=", ".join(f"{each.needed_text} {_class_of(each.resource)}" for each in found),
+            have=", ".join(each.free_text for each in found),
+        )
+    found = [shortage for shortage in found if not shortage.is_by_claim]
     return InTreeRejection(
         plugin="NodeResourcesFit",
         reason=", ".join(shortage.reason for shortage in found),
@@ -159,6 +186,10 @@ def _node_resources_fit(
         needed=", ".join(shortage.needed_text for shortage in found),
         have=", ".join(shortage.free_text for shortage in found),
     )
+
+
+def _class_of(resource: str) -> str:
+    return resource.removeprefix(DEVICE_CLASS_PREFIX).partition("?")[0]
 
 
 def _labels_text(node: NodeFacts, keys: list[str]) -> str | None:
@@ -175,4 +206,5 @@ _PLUGINS: Final[tuple[Callable[[PodNeeds, NodeFacts], InTreeRejection | None], .
     lambda pod, node: name_rejection(pod, node.name),
     _taint_toleration,
     _node_affinity,
+    _reachable_devices,
 )

@@ -4,7 +4,7 @@ twice."""
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from scheduler_ext.core.dra.consumable import taken_amounts
@@ -87,9 +87,9 @@ class Claimable:
         for wanted in asks:
             ask = self._dra.asks[wanted.resource]
             parts = (part for part in self._dra.devices if wanted.resource in part.resources)
-            every = (device for part in parts for device in self._take(part, ask))
-            devices = list(islice(every, wanted.count))
-            if len(devices) < wanted.count:
+            each = (islice(self._take(part, ask), 1 if wanted.every else None) for part in parts)
+            devices = list(islice(chain.from_iterable(each), None if wanted.every else wanted.count))
+            if len(devices) < wanted.least:
                 return None
             taken += devices
         return tuple(taken)

@@ -27,9 +27,14 @@ def with_pod(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> NodeInf
         return replace(info, pods=(*info.pods, pod))
     # Its name is not known: kube-scheduler gives it one.
     pod = replace(pod, extended_claim="")
+    exact = [ask for ask in by_claim if ask.count or ask.every]
+    choices = [[replace(ask, count=ask.choice)] for ask in by_claim if ask.choice and ask not in exact]
     devices = None
-    if all(ask.count for ask in by_claim):
-        devices = Claimable(info, holdings_of(info, resources)).allocate(by_claim)
+    if len(exact) + len(choices) == len(by_claim):
+        tried = (
+            Claimable(info, holdings_of(info, resources)).allocate((*exact, *one)) for one in choices or [[]]
+        )
+        devices = next(filter(None, tried), None)
     held = replace(info, pods=(*info.pods, pod))
     if devices is None:
         return held

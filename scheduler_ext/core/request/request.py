@@ -62,13 +62,20 @@ _Asked = list[tuple[ContainerAsk, dict[str, int]]]
 @dataclass(frozen=True, slots=True)
 class UnitAsk:
     """A number of whole GPUs or MIG instances, the peak over the pod's phases. `by_claim`: a ResourceClaim
-    asks them, and 0 stands for a number that depends on the node; `every`: all that the node has."""
+    asks them, and 0 stands for a number that depends on the node; `every`: all that the node has; `choice`:
+    so many, or another of the pod's choices."""
 
     resource: str
     count: int
     profile: str | None = None
     by_claim: bool = False
     every: bool = False
+    choice: int = 0
+
+    @property
+    def least(self) -> int:
+        """How many a node must have free at least, if this is chosen."""
+        return max(self.count, self.choice, int(self.every))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from scheduler_ext.core.intree.resource_fit import DEVICE_CLASS_PREFIX as DEVICE_CLASS_PREFIX
+
 MIG_PREFIX = "nvidia.com/mig-"
-# The implicit resource of each DeviceClass (resource/v1, ResourceDeviceClassPrefix).
-DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 DEFAULT_WHOLE = (
     "nvidia.com/gpu",
     "nvidia.com/gpu.shared",

@@ -36,7 +36,7 @@ class _CapacityRequests(KubeStruct):
 
 
 class _Request(KubeStruct):
-    """`exactly` of a request, or one of its alternatives."""
+    """`exactly` of a request, or one of its alternatives; in v1beta1 the request itself."""
 
     name: str | None = None
     device_class_name: str | None = None
@@ -48,8 +48,7 @@ class _Request(KubeStruct):
     capacity: _CapacityRequests | None = None
 
 
-class _DeviceRequest(KubeStruct):
-    name: str | None = None
+class _DeviceRequest(_Request):
     exactly: _Request | None = None
     first_available: list[_Request] | None = None
 
@@ -150,15 +149,21 @@ def _requests(asked: _DeviceClaim) -> tuple[tuple[Requested, ...], tuple[str, ..
     for each in asked.requests or ():
         if each.first_available:
             missing["firstAvailable"] = None
-            requests += [Requested(_ask(one), 0) for one in each.first_available]
-        elif each.exactly is not None and each.exactly.admin_access:
+            requests += [
+                Requested(_ask(one), 0, choice=max(1, one.count or 1)) for one in each.first_available
+            ]
+            continue
+        exactly = each.exactly or (each if each.device_class_name else None)
+        if exactly is None:
+            continue
+        if exactly.admin_access:
             missing["adminAccess"] = None
-        elif each.exactly is not None:
-            every = each.exactly.allocation_mode == "All"
-            if every:
-                missing["allocationMode: All"] = None
-            count = 1 if each.exactly.count is None else each.exactly.count
-            requests.append(Requested(_ask(each.exactly), 0 if every else max(0, count), every))
+            continue
+        every = exactly.allocation_mode == "All"
+        if every:
+            missing["allocationMode: All"] = None
+        count = 1 if exactly.count is None else exactly.count
+        requests.append(Requested(_ask(exactly), 0 if every else max(0, count), every))
     return tuple(requests), tuple(missing)
 
 

@@ -15,11 +15,12 @@ from scheduler_ext.wire.decoding import decode_answer
 from scheduler_ext.wire.kube import KubeStruct, quantity_text
 
 GROUP: Final = "resource.k8s.io"
-API_VERSION: Final = "resource.k8s.io/v1"
 CLASSES: Final = "deviceclasses"
 SLICES: Final = "resourceslices"
 CLAIMS: Final = "resourceclaims"
 RULES: Final = "devicetaintrules"
+# The versions whose objects are read from files, the newest first (k8s.io/api/resource).
+VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 # The versions that may have DeviceTaintRules, the newest first: v1 from 1.37 on, v1beta2 before.
 RULE_VERSIONS: Final = ("v1", "v1beta2")
 

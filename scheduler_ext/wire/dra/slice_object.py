@@ -17,10 +17,11 @@ from scheduler_ext.core.dra.published import (
     ResourceSlice,
 )
 from scheduler_ext.core.dra.semantic_version import parse_version
+from scheduler_ext.core.intree.affinity import NodeSelectorTerm
 from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.dra.resource_api import DeviceTaintObject, amount_text, taint_of
-from scheduler_ext.wire.kube import KubeStruct
+from scheduler_ext.wire.kube import KubeStruct, requirements
 
 _NULL = Raw(b"null")
 
@@ -64,8 +65,15 @@ class _ConsumedCounters(KubeStruct):
     counters: dict[str, _Value] | None = None
 
 
-class _DeviceObject(KubeStruct):
-    name: str | None = None
+class _Reach(KubeStruct):
+    """The nodes that reach devices: of a slice, or with perDeviceNodeSelection of each device."""
+
+    node_name: str | None = None
+    node_selector: kube.NodeSelector | None = None
+    all_nodes: bool | None = None
+
+
+class _DeviceFields(_Reach):
     attributes: dict[str, _AttributeValue] | None = None
     capacity: dict[str, _Capacity] | None = None
     consumes_counters: list[_ConsumedCounters] | None = None
@@ -73,15 +81,22 @@ class _DeviceObject(KubeStruct):
     allow_multiple_allocations: bool | None = None
 
 
+class _DeviceObject(_DeviceFields):
+    """A device; in v1beta1 its fields are below `basic`."""
+
+    name: str | None = None
+    basic: _DeviceFields | None = None
+
+
 class _CounterSet(KubeStruct):
     name: str | None = None
     counters: dict[str, _Value] | None = None
 
 
-class _SliceSpec(KubeStruct):
+class _SliceSpec(_Reach):
     driver: str | None = None
     pool: _Pool | None = None
-    node_name: str | None = None
+    per_device_node_selection: bool | None = None
     devices: list[_DeviceObject] | None = None
     shared_counters: list[_CounterSet] | None = None
 
@@ -108,12 +123,33 @@ def read_slice(item: SliceObject) -> ResourceSlice:
             for counter_set in spec.shared_counters or ()
             for counter, amount in _counters(counter_set.counters)
         },
+        reach=None if spec.node_name else _reach(spec),
     )
 
 
-def _device(driver: str, device: _DeviceObject) -> PublishedDevice:
+def _reach(spec: _SliceSpec) -> tuple[NodeSelectorTerm, ...] | None:
+    """The terms of the nodes that reach some device of a slice; None for all nodes."""
+    parts: list[_Reach] = [spec]
+    if spec.per_device_node_selection:
+        parts = [device.basic or device for device in spec.devices or ()]
+    terms: list[NodeSelectorTerm] = []
+    for part in parts:
+        if part.node_name:
+            terms.append(NodeSelectorTerm.of_node(part.node_name))
+        elif part.node_selector is None or part.all_nodes:
+            return None
+        else:
+            terms += (
+                NodeSelectorTerm(requirements(term.match_expressions), requirements(term.match_fields))
+                for term in part.node_selector.node_selector_terms or ()
+            )
+    return tuple(dict.fromkeys(terms))
+
+
+def _device(driver: str, item: _DeviceObject) -> PublishedDevice:
+    device = item.basic or item
     return PublishedDevice(
-        name=device.name or "",
+        name=item.name or "",
         facts=DeviceFacts(
             driver,
             dict(_attributes(device.attributes)),

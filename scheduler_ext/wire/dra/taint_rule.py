@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec import Raw
+
 from scheduler_ext.core.dra.device_taints import DeviceTaint
 from scheduler_ext.core.dra.published import TaintRule
 from scheduler_ext.wire import kube
@@ -19,6 +21,9 @@ class _TaintSelector(KubeStruct):
     driver: str | None = None
     pool: str | None = None
     device: str | None = None
+    # In v1alpha3 only.
+    device_class_name: str | None = None
+    selectors: list[Raw] | None = None
 
 
 class _RuleSpec(KubeStruct):
@@ -32,7 +37,8 @@ class RuleObject(KubeStruct):
 
 
 def read_rule(item: RuleObject) -> TaintRule:
-    """A DeviceTaintRule; without a selector it is about no device."""
+    """A DeviceTaintRule; without a selector it is about no device. One that selects by class or expressions,
+    which v1alpha3 allowed, may be about any device of its driver and pool."""
     metadata, spec = item.metadata or kube.ObjectMeta(), item.spec or _RuleSpec()
     selector = spec.device_selector or _TaintSelector()
     return TaintRule(

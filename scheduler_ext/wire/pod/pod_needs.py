@@ -1,6 +1,7 @@
 """The fields of a pod that kube-scheduler's own filters compare, and those that are not modelled."""
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, PreferredTerm, Toleration
 from scheduler_ext.core.request.quantity import QuantityError
@@ -22,6 +23,8 @@ def pod_needs(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
     for name, amount in requests.items():
         if amount < 0:
             raise QuantityError(f"{name[:SHOWN_CHARS]}: a negative amount; ask 0 or more")
+    asked = asked_through(pod, claims)
+    requests |= {name: requests.get(name, 0) + Fraction(count) for name, count in asked.others}
     affinity = (spec.affinity.node_affinity if spec.affinity else None) or kube.NodeAffinity()
     required = None
     if affinity.required:
@@ -39,7 +42,8 @@ def pod_needs(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
             PreferredTerm(each.weight or 0, _term(each.preference or kube.NodeSelectorTerm()))
             for each in affinity.preferred or ()
         ),
-        claim_nodes=asked_through(pod, claims).nodes,
+        claim_nodes=asked.nodes,
+        claim_terms=asked.terms,
     )
 
 

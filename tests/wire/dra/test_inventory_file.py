@@ -64,11 +64,6 @@ def test_a_node_that_only_a_slice_names() -> None:
     assert (item["source"], item["devices"][0]["model"]) == ("slices", "H100-80GB")
 
 
-def test_older_versions_of_the_api_are_skipped() -> None:
-    objects = read_objects(SLICE.replace("/v1", "/v1beta1").encode())
-    assert (objects.slices, objects.skipped) == ({}, {"ResourceSlice": 1})
-
-
 def test_an_unreadable_slice_refuses_the_file() -> None:
     with pytest.raises(InventoryError, match=r"ResourceSlice slice: spec\.devices"):
         read_objects(SLICE.replace("  devices:\n", "  devices: 7\n  others:\n").encode())
