@@ -113,12 +113,12 @@ def _awaits_report(state: NodeState, request: GpuRequest) -> Iterator[bool]:
         return
     for ask in request.units:
         for slot, unit in _units(state, ask.resource):
+            yield bool(request.models) and unit.model.name == "UNKNOWN"
+            yield request.min_memory_mib > 0 and not unit.memory_mib
+            yield request.min_free_mib > 0 and slot.healthy and unit.free > 0 and not unit.free_mib
             if unit.model.vendor == "nvidia":
-                yield bool(request.models) and unit.model.name == "UNKNOWN"
-                yield request.min_memory_mib > 0 and not unit.memory_mib
                 yield request.min_compute_capability is not None and not slot.compute_capability
                 yield request.min_cuda is not None and not state.cuda
-                yield request.min_free_mib > 0 and slot.healthy and unit.free > 0 and not unit.free_mib
 
 
 def _is_offered(state: NodeState, ask: UnitAsk) -> bool:

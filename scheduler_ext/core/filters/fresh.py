@@ -25,12 +25,14 @@ _UNNAMED = "UNKNOWN"
 
 
 class _Wish(NamedTuple):
-    """A wish about a value that may be unknown without a report: its field, the value in words, and where
-    that is unknown on some states, `[slot, state]`."""
+    """A wish about a value that may be unknown without a report: its field, the value in words, where that
+    is unknown on some states, `[slot, state]`, and whether GPUs of other vendors than those with an agent
+    have such a value."""
 
     field: str
     compares: str
     unknown: Callable[[Snapshot, UnitColumns, Ints], Bools]
+    of_all_vendors: bool = True
 
 
 def _no_model(there: Snapshot, units: UnitColumns, at: Ints) -> Bools:
@@ -55,7 +57,7 @@ def _no_memory(_there: Snapshot, units: UnitColumns, at: Ints) -> Bools:
 
 
 def _no_free_memory(_there: Snapshot, units: UnitColumns, at: Ints) -> Bools:
-    """Also of old reports, which count without free memory."""
+    """No label states free memory, and old reports count without it."""
     unknown: Bools = (units.free[:, at] > 0) & (units.free_mib[:, at] == 0)
     return unknown
 
@@ -63,16 +65,16 @@ def _no_free_memory(_there: Snapshot, units: UnitColumns, at: Ints) -> Bools:
 # By the name of the filter that compares it.
 _WISHES = {
     "model": _Wish("models", "model", _no_model),
-    "compute-capability": _Wish("min_compute_capability", "compute capability", _no_capability),
-    "cuda": _Wish("min_cuda", "CUDA version", _no_cuda),
+    "compute-capability": _Wish("min_compute_capability", "compute capability", _no_capability, False),
+    "cuda": _Wish("min_cuda", "CUDA version", _no_cuda, False),
     "total-memory": _Wish("min_memory_mib", "total memory", _no_memory),
     "free-memory": _Wish("min_free_mib", "free memory", _no_free_memory),
 }
 
 
 def unknown_wishes(view: View) -> Mapping[str, Bools]:
-    """By the name of the filter that compares it, the states whose value of a wish only a report of their
-    agent shows, `[state]`."""
+    """By the name of the filter that compares it, the states whose value of a wish is unknown without a
+    report, `[state]`."""
     request, there = view.request, view.snapshot
     wished = {name: wish for name, wish in _WISHES.items() if getattr(request, wish.field)}
     if not wished or not request.units or request.shares is not None:
@@ -81,13 +83,14 @@ def unknown_wishes(view: View) -> Mapping[str, Bools]:
     at = np.flatnonzero(there.node.unreported & (there.node.devices > 0)).astype(np.int32)
     if not len(at):
         return {}
-    # Other vendors have no agent that could report it.
     has_agent = np.array([model.vendor in REPORTED_VENDORS for model in there.models], np.bool_)
     found = {}
     for name, wish in wished.items():
         states = found[name] = view.everywhere(False)
         for _, units in view.units:
-            unknown = wish.unknown(there, units, at) & has_agent[units.model[:, at]]
+            unknown = wish.unknown(there, units, at)
+            if not wish.of_all_vendors:
+                unknown &= has_agent[units.model[:, at]]
             states[at] |= unknown.any(0)
     return found
 

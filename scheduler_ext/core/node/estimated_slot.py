@@ -17,7 +17,7 @@ def without_free_memory(slot: Slot) -> Slot:
 
 def estimated_slot(info: NodeInfo, estimate: Estimate, resources: ResourceNames) -> Slot:
     """A node known by its labels: one slot that stands for all its devices, for whole GPUs only; for MIG
-    instances too where its allocatable decides."""
+    instances too where its allocatable decides. No label states free memory."""
     model = estimate.model
     shared = estimate.sharing_strategy != "none"
     memory_mib = estimate.memory_mib or model.memory_mib or 0
@@ -27,7 +27,7 @@ def estimated_slot(info: NodeInfo, estimate: Estimate, resources: ResourceNames)
     # Labels are typed by people: a mistyped number of replicas must not overflow a column.
     free = min(UNLIMITED, estimate.count * estimate.replicas)
     units = tuple(
-        Unit(name, free, memory_mib, memory_mib, model, gpu_part=1 / estimate.replicas)
+        Unit(name, free, memory_mib, 0, model, gpu_part=1 / estimate.replicas)
         for name in whole_names(resources, estimate.vendor, shared)
     )
     if info.by_allocatable:
@@ -41,7 +41,7 @@ def _counted_instances(info: NodeInfo, model: GpuModel) -> Iterator[Unit]:
     for name, count in sorted((info.allocatable or {}).items()):
         if name.startswith(MIG_PREFIX) and count > 0:
             memory_mib = least_memory_mib(name) or 0
-            yield Unit(name, min(UNLIMITED, count), memory_mib, memory_mib, model, gpu_part=0.0)
+            yield Unit(name, min(UNLIMITED, count), memory_mib, 0, model, gpu_part=0.0)
 
 
 def whole_names(resources: ResourceNames, vendor: str, shared: bool) -> list[str]:

@@ -18,6 +18,7 @@ from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.unreported import cause, lacks_agent, remedy
 from scheduler_ext.core.request.request import GpuRequest
+from tests.core.asked import labelled
 from tests.core.reported import ONE_G, SHARE, WHOLE, ask, bound, device, node, sliced, wants
 from tests.strategies import node_infos, requests, snapshot_of
 
@@ -55,6 +56,8 @@ def held_by(uid: str) -> Device:
 P = (bound("p", wants(1, WHOLE)),)
 SICK_GPU = device(0, healthy=False)
 CORDONED = device(0, cordoned=True)
+LABELLED = labelled("NVIDIA-A100-SXM4-80GB")
+AMD_ONE = ask(wants(1, "amd.com/gpu"))
 AMD = NodeInfo("n", estimate=Estimate("amd", canonical_model("MI300X", vendor="amd"), 8))
 HELD = sliced(("1g.10gb", 0), ("1g.10gb", 1), holders={0: Holder(uid="ended")})
 
@@ -67,6 +70,16 @@ HELD = sliced(("1g.10gb", 0), ("1g.10gb", 1), holders={0: Holder(uid="ended")})
         pytest.param(plain(pods=(bound("p", wants(3, WHOLE)),)), TWO, TOO_FEW, id="less what pods request"),
         pytest.param(plain(), replace(ONE, models=("H100",)), NO_REPORT, id="no model that no label states"),
         pytest.param(plain(), replace(ONE, min_free_mib=1), NO_REPORT, id="no free memory, which is unknown"),
+        pytest.param(LABELLED, replace(ONE, min_memory_mib=1), None, id="the memory that labels state"),
+        pytest.param(LABELLED, replace(ONE, min_free_mib=1), NO_REPORT, id="no free memory, which none does"),
+        pytest.param(AMD, AMD_ONE, None, id="GPUs of a vendor without an agent"),
+        pytest.param(AMD, replace(AMD_ONE, min_free_mib=1), NO_REPORT, id="nor their free memory"),
+        pytest.param(
+            replace(AMD, estimate=Estimate("amd", canonical_model("", vendor="amd"), 8)),
+            replace(AMD_ONE, min_memory_mib=1),
+            NO_REPORT,
+            id="nor a memory that is unknown",
+        ),
         pytest.param(plain(), ask(wants(1000, SHARE)), NO_REPORT, id="memory shares never"),
         pytest.param(plain({WHOLE: 4, ONE_G: 7}), ask(wants(7, ONE_G)), None, id="MIG instances by name"),
         pytest.param(silent(device(0), device(1)), TWO, None, id="a silent agent's GPUs"),
