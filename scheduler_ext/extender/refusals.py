@@ -12,7 +12,7 @@ from cachetools import LRUCache
 
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
-from scheduler_ext.core.node.columns import Bools, Ints
+from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.name_index import NameIndex
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -24,12 +24,19 @@ _REMEMBERED = 128
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """The time of the refusal, and the rows of the requested nodes."""
+    """When nodes last refused a request, `[row]`, and -inf at the end and where none did since its pods were
+    woken. Pods with equal requests may be asked about different nodes."""
 
-    at: float
-    rows: Ints
+    at: Floats
     # Weak, because it is only compared and would keep the names of removed nodes alive.
     row_of: ReferenceType[NameIndex]
+
+    def at_rows_of(self, snapshot: Snapshot) -> Floats:
+        """The times by the rows of the snapshot; of all nodes the last one if nodes were added or removed
+        since."""
+        if self.row_of() is snapshot.row_of:
+            return self.at
+        return np.append(np.full(len(snapshot.row_of), self.at.max()), -np.inf)
 
 
 class Refusals:
@@ -41,14 +48,22 @@ class Refusals:
         self._refused: LRUCache[GpuRequest, _Refused] = LRUCache(_REMEMBERED)
 
     def remember(self, request: GpuRequest, rows: Ints, snapshot: Snapshot, now: float) -> None:
-        """Note that none of the nodes at these rows accepted it."""
+        """Note that none of the nodes at these rows accepted it; an unknown node is at row -1."""
         with self._lock:
-            self._refused[request] = _Refused(now, rows, ref(snapshot.row_of))
+            known = self._refused.get(request)
+            if known is None:
+                at = np.full(len(snapshot.row_of) + 1, -np.inf)
+            else:
+                at = known.at_rows_of(snapshot).copy()
+            at[rows] = now
+            at[-1] = -np.inf
+            self._refused[request] = _Refused(at, ref(snapshot.row_of))
 
     def cured(self, snapshot: Snapshot, changed: Mapping[str, float]) -> list[str]:
         """A small set of changed nodes that together can host every previously refused request that now fits.
-        kube-scheduler retries those pods that may fit on the very node of the event. A cured request is
-        forgotten: its pods are requested again, and remembered if that does not help."""
+        kube-scheduler retries those pods that may fit on the very node of the event. A cured refusal is
+        forgotten on all nodes: its pods are requested again, and remembered if that does not help. An older
+        or newer one of an equal request stays, because its pod may be kept from the node of the event."""
         with self._lock:
             waiting = list(self._refused.items())
         nodes = {name: snapshot.nodes[name] for name in sorted(changed) if name in snapshot.nodes}
@@ -56,35 +71,34 @@ class Refusals:
             return []
         part = build_snapshot(nodes, snapshot.generation, within=snapshot)
         since = np.array([changed[name] for name in part.nodes])
-        # [request, node]
-        cures = np.array(
-            [
-                (filter_nodes(request, part, self._policy).verdict[part.state_of[:-1]] == FITS)
-                & (refused.at >= since)
-                & _asked(refused, snapshot, part)
-                for request, refused in waiting
-            ]
-        )
-        cured = np.any(cures, axis=1).tolist()
+        rows = snapshot.rows(list(part.nodes))
+        cures: list[Bools] = []
+        for request, refused in waiting:
+            times = refused.at_rows_of(snapshot)
+            at = times[rows]
+            fits = filter_nodes(request, part, self._policy).verdict[part.state_of[:-1]] == FITS
+            fits &= (at >= since) & np.isfinite(at)
+            cured = np.unique(at[fits])
+            if len(cured):
+                cures += [fits & (at == time) for time in cured]
+                left = np.where(np.isin(times, cured), -np.inf, times)
+                self._replace(request, refused, _Refused(left, ref(snapshot.row_of)))
+        return [list(part.nodes)[row] for row in _covering(np.array(cures))] if cures else []
+
+    def _replace(self, request: GpuRequest, known: _Refused, left: _Refused) -> None:
         with self._lock:
-            for (request, refused), fits in zip(waiting, cured, strict=True):
-                if fits and self._refused.get(request) is refused:
-                    del self._refused[request]
-        return [list(part.nodes)[row] for row in _covering(cures)]
-
-
-def _asked(refused: _Refused, snapshot: Snapshot, part: Snapshot) -> Bools:
-    """The requested nodes of a part of the snapshot; all if nodes were added or removed since."""
-    if refused.row_of() is not snapshot.row_of:
-        return np.ones(len(part.nodes), np.bool_)
-    asked: Bools = np.isin(snapshot.rows(list(part.nodes)), refused.rows)
-    return asked
+            if self._refused.get(request) is not known:
+                return
+            if np.isfinite(left.at).any():
+                self._refused[request] = left
+            else:
+                del self._refused[request]
 
 
 def _covering(cures: Bools) -> list[int]:
-    """A few nodes, by row, that cover every request that fits on any: the node that serves most first."""
+    """A few nodes, by row, that cover every refusal; each fits on some. The node that serves most first."""
     chosen = []
-    left = cures[np.any(cures, axis=1)]
+    left = cures
     while len(left):
         chosen.append(int(left.sum(axis=0).argmax()))
         left = left[~left[:, chosen[-1]]]

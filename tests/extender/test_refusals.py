@@ -117,6 +117,34 @@ def test_only_nodes_that_kube_scheduler_asked_about_help(refusing: Refusing) -> 
     assert refusing.cured("bc") == {"c"}
 
 
+def test_equal_requests_wait_for_the_nodes_of_each(refusing: Refusing) -> None:
+    """Pods of one request with other node selectors: neither hides the other, whichever is asked last."""
+    refusing.ask(ONE, names="ac")
+    refusing.now += 1.0
+    refusing.ask(ONE, names="b")
+    refusing.change(gpu_node("a", [gpu(0)]), gpu_node("c", [gpu(0)]))
+    assert refusing.cured("a") == {"a"}
+    # The first has been woken, with all of its nodes; the second has not.
+    assert refusing.cured("c") == set()
+    refusing.change(gpu_node("b", [gpu(0)]))
+    assert refusing.cured("b") == {"b"}
+
+
+def test_one_event_for_each_of_equal_requests_that_share_no_node(refusing: Refusing) -> None:
+    refusing.ask(ONE, names="ac")
+    refusing.now += 1.0
+    refusing.ask(ONE, names="b")
+    refusing.change(*(gpu_node(name, [gpu(0)]) for name in "abc"))
+    assert refusing.cured("abc") == {"a", "b"}
+    assert refusing.cured("abc") == set()
+
+
+def test_a_node_that_is_unknown_here_stands_for_no_other(refusing: Refusing) -> None:
+    refusing.ask(ONE, names="ax")
+    refusing.change(gpu_node("c", [gpu(0)]))
+    assert refusing.cured("c") == set()
+
+
 def test_when_nodes_came_or_went_since_any_of_them_may_help(refusing: Refusing) -> None:
     refusing.ask(ONE, names="ac")
     refusing.change(gpu_node("d", [gpu(0)]))
