@@ -71,8 +71,8 @@ class Waiting:
         self._monotonic = monotonic
         self._lock = Lock()
         self._lines: list[dict[str, Any]] = []
-        # By namespace and name, of the pods in the list and of those that wait longest.
-        self._reasons: dict[tuple[str, str], str] = {}
+        # By identity, of the pods in the list and of those that wait longest.
+        self._reasons: dict[str, str] = {}
         self._most_long = 0
         self._listed_until = self._idle_until = 0.0
         # The kind that was examined longest ago comes first.
@@ -114,7 +114,7 @@ class Waiting:
         known = self._reasons
 
         def reason(waiting: PendingPod) -> str:
-            shown = known.get((waiting.pod.namespace, waiting.pod.name))
+            shown = known.get(waiting.pod.identity)
             return shown or _reason(waiting, self._record.of_pod(waiting.pod))
 
         return reason
@@ -122,10 +122,10 @@ class Waiting:
     def lines(self) -> list[dict[str, Any]]:
         """The waiting pods, the highest priority first, then the longest waiting; at most 500. Plain JSON
         values: `namespace`, `name`, `uid`, `priority`, `since`, `asks`, `filters` (how often
-        kube-scheduler asked), `reason` (of the node that is nearest to a fit; until that is known, the most
-        frequent reason of the last filter), `nearest` (a sentence, or None), `commonest` (the `reason`
-        that refuses most, its number of `nodes`, `of` all; or None), `nominated` (the node where it
-        waits for others to leave)."""
+        kube-scheduler asked), `fits` (the number of nodes that it fits on; None if unknown), `reason` (of
+        the node that is nearest to a fit; until that is known, the most frequent reason of the last
+        filter), `nearest` (a sentence, or None), `commonest` (the `reason` that refuses most, its number of
+        `nodes`, `of` all; or None), `nominated` (the node where it waits for others to leave)."""
         return self._listed(_AT_ONCE_S)
 
     def _listed(self, at_once_s: float) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ class Waiting:
         if now >= self._idle_until:
             self._look_into(alike, dict.fromkeys(kinds), now, at_once_s)
         lines = [self._line(each, self._told.get(kind)) for each, kind in zip(pods, kinds, strict=True)]
-        self._reasons = {(line["namespace"], line["name"]): line["reason"] for line in lines}
+        self._reasons = {each.pod.identity: line["reason"] for each, line in zip(pods, lines, strict=True)}
         return lines[:MOST_LINES]
 
     def _look_into(
@@ -181,12 +181,16 @@ class Waiting:
         pod, entry = waiting.pod, self._record.of_pod(waiting.pod)
         reason = _reason(waiting, entry)
         nearest = told["nearest"] if told is not None and waiting.invalid is None else None
+        # Until it is examined, the last filter decides.
+        fits = 0 if entry is not None and entry.filters and not entry.nodes_out else None
+        if told is not None:
+            fits = told["nodes"] - sum(told["counts"].values())
         if waiting.invalid is not None:
             text: str | None = waiting.invalid
         elif nearest is not None:
             text, reason = nearest["text"], nearest["reason"]
         else:
-            text = FITS_NOW if told is not None and sum(told["counts"].values()) < told["nodes"] else None
+            text = FITS_NOW if told is not None and fits else None
         commonest = None
         if told is not None and nearest is not None:
             most, nodes = next(iter(told["counts"].items()))
@@ -205,6 +209,7 @@ class Waiting:
             "since": micro_time(pod.created_at) if pod.created_at is not None else None,
             "asks": wanted,
             "filters": filters,
+            "fits": fits,
             "reason": reason,
             "nearest": text,
             "commonest": commonest,

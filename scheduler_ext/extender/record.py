@@ -155,7 +155,7 @@ class Record(Background):
 
     def of_pod(self, pod: BoundPod) -> Recorded | None:
         """The record of this pod; a pod that was never created is identified by its name alone."""
-        return self.of_uid(_key(pod.uid, pod.namespace, pod.name))
+        return self.of_uid(pod.identity)
 
     def recent(self, after: int = 0, most: int = 100) -> list[Recorded]:
         """The records that changed after this number, the latest first."""

@@ -82,8 +82,7 @@ class ClusterState:
         infos = dict(self.infos)
         for name, info in infos.items():
             kept = (*info.nominated, *self.held.get(name, ()))
-            # Pods written by hand have no uid.
-            nominated = {pod.uid or f"{pod.namespace}/{pod.name}": pod for pod in kept}
+            nominated = {pod.identity: pod for pod in kept}
             if nominated:
                 infos[name] = place_nominated(replace(info, nominated=tuple(nominated.values())), sizing)
         return infos

@@ -50,6 +50,7 @@ def test_each_is_shown_with_its_reason_and_the_nearest_node() -> None:
         "since": None,
         "asks": "50000 MiB of a GPU",
         "filters": 1,
+        "fits": 0,
         "reason": "Insufficient GPU memory on one device",
         "nearest": "n GPU 0 is 36,272 MiB short (needs 50,000, has 13,728); would fit if pod default/x "
         "(priority 0) left",
@@ -94,6 +95,16 @@ def test_a_pod_is_told_the_same_beside_others_as_alone(asking: list[tuple[Json, 
     ]
     alone = [line for each in pods for line in told(board(running(*nodes, each)))]
     assert sorted(told(board(running(*nodes, *pods)))) == sorted(alone)
+
+
+def test_a_pod_has_no_reason_of_an_earlier_one_of_its_name() -> None:
+    there = running(*whole_node("n", None), pod("p", {WHOLE: "9"}))
+    waiting = board(there)
+    assert waiting.reasons() == {GPUS: 1}
+    again = pod("p", {SHARE: "8Gi"})
+    again["metadata"]["uid"] = "another"
+    there.waiting = running(again).waiting
+    assert waiting.reasons() == {"pod's GPU request is invalid": 1}
 
 
 def test_reasons_are_counted() -> None:

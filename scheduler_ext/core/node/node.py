@@ -67,6 +67,11 @@ class BoundPod:
         """False for one that is only remembered for what an older report says of it."""
         return not (self.finished or self.departed)
 
+    @property
+    def identity(self) -> str:
+        """The uid; the namespace and the name of a pod that was written by hand, which has none."""
+        return self.uid or f"{self.namespace}/{self.name}"
+
     def is_holder(self, holder: Holder) -> bool:
         if holder.uid is not None:
             return holder.uid == self.uid

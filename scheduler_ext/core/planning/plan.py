@@ -14,7 +14,7 @@ class State(MeaningEnum):
 
     PLANNED = "planned", "It has a place, which is not written on the pod yet."
     NOMINATED = "nominated", "Its place is written on the pod, and kube-scheduler tries it there first."
-    WAITING = "waiting", "It fits on no node now."
+    WAITING = "waiting", "It has no place yet."
     BACKING_OFF = "backing off", "Its last nomination had no effect; it is planned again later."
     NOT_MODELLED = "not modelled", "It asks for something that the planner does not know."
     NOMINATED_ELSEWHERE = "nominated by another", "Another component, such as preemption, has nominated it."

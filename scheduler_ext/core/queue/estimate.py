@@ -44,6 +44,7 @@ class Estimate:
 
 
 NOTHING_HELPS = "it fits on no node, even if all pods there had ended"
+NOT_BY_PODS = "no pod with GPUs is in its way; when the reason ends is unknown"
 
 
 def estimates(
@@ -181,6 +182,8 @@ class _Reasons:
         holders = [holder for node in nodes for holder in self._by_node.get(node, ())]
         if not self._take_whole(waiter, nodes):
             return NOTHING_HELPS
+        if waiter.refused and not holders and not self._are_kept(nodes, position):
+            return NOT_BY_PODS
         unclear = sum(self._is_unclear(holder) for holder in holders)
         if not unclear:
             return "the run times of pods before it in the queue are unknown"
@@ -190,6 +193,11 @@ class _Reasons:
         return (
             f"the ends of {which} pods in its way are unknown: fewer than {ENOUGH} pods like each ran longer"
         )
+
+    def _are_kept(self, nodes: Sequence[str], position: int) -> bool:
+        """Whether other waiting pods have, or keep, places on these nodes."""
+        others = (each for other, each in enumerate(self._queue.waiters) if other != position)
+        return any(not each.kept.union(each.places).isdisjoint(nodes) for each in others)
 
     def _could_take(self, waiter: Waiter, node: str) -> bool:
         """Whether an empty node takes one of its pods."""

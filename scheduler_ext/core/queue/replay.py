@@ -42,17 +42,19 @@ class Arrival(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Line:
-    """Waiting pods of one priority that ask the same on the same nodes: only the first of them can be next.
-    `index` is its number among all lines; the lowest `rank` has the highest priority."""
+    """Waiting pods of one priority that ask the same on the same nodes, all or none of them refused now: only
+    the first of them can be next. `index` is its number among all lines; the lowest `rank` has the highest
+    priority."""
 
     index: int
     rank: int
     ask: Amounts
     within: frozenset[str]
+    refused: bool
     positions: list[int] = field(default_factory=list)
 
 
-_Key: TypeAlias = tuple[int, Amounts, frozenset[str]]
+_Key: TypeAlias = tuple[int, Amounts, frozenset[str], bool]
 
 
 class _Candidate(NamedTuple):
@@ -109,7 +111,7 @@ class Queue:
 
     def line(self, waiter: Waiter) -> _Line:
         """The line of a pod alone."""
-        key = waiter.priority, waiter.asks[0], waiter.within
+        key = waiter.priority, waiter.asks[0], waiter.within, waiter.refused
         line = self.lines.get(key)
         if line is None:
             line = self.lines[key] = _Line(len(self.lines), -waiter.priority, *key[1:])
@@ -135,6 +137,8 @@ class _Future:
         self._runs = runs
         self._arrivals = arrivals
         self._free = dict(queue.free)
+        # Nodes that a pod has left.
+        self._eased: set[str] = set()
         # Those that wait; a pod that arrives has the number of its arrival after all others.
         self._lines = [deque(line.positions) for line in queue.lines.values()]
         self._starts = [Moment(NEVER)] * len(queue.waiters)
@@ -163,6 +167,7 @@ class _Future:
                 continue
             at_s, node, amounts, basis = heappop(self._events)
             self._set_free(node, more(self._free[node], amounts))
+            self._eased.add(node)
             self._fill(node, Moment(at_s, basis))
         return self._starts
 
@@ -189,6 +194,8 @@ class _Future:
         for line in self._queue.lines_of.get(node, ()):
             if line.ask[0] > free[0]:
                 break
+            if line.refused and node not in self._eased:
+                continue
             waiting = self._lines[line.index]
             if waiting and fits(free, line.ask) and not self._is_kept(node, waiting[0]):
                 yield _Candidate(line.rank, waiting[0], line, (node,))
@@ -204,6 +211,8 @@ class _Future:
     def _together(self, position: int, changed: str) -> tuple[str, ...]:
         """Nodes for all pods of a gang; empty if it does not fit whole. Only one node has `changed`."""
         waiter = self._queue.waiters[position]
+        if waiter.refused and changed not in self._eased:
+            return ()
         if not any(fits(self._free[changed], ask) for ask in waiter.asks):
             return ()
         asks, places = list(waiter.asks), []

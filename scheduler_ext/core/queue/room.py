@@ -29,7 +29,8 @@ class Holder:
 class Waiter:
     """A waiting pod, or the pods of a gang, which start together: what each of them asks, all `within` these
     nodes. It runs for `limit_s` at most once it has started. `places` are nodes that have room for all of
-    its pods now; `kept` are nodes on which nothing behind it in the queue may start before it has."""
+    its pods now; `kept` are nodes on which nothing behind it in the queue may start before it has. One that
+    is `refused` fits nowhere now, whatever the amounts say: it starts on a node that a pod has left."""
 
     asks: tuple[Amounts, ...]
     within: frozenset[str]
@@ -38,6 +39,7 @@ class Waiter:
     limit_s: float | None = None
     places: tuple[str, ...] = ()
     kept: frozenset[str] = frozenset()
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

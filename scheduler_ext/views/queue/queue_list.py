@@ -35,10 +35,11 @@ class QueueView:
         """The QueueList at `now` (wall time in seconds), at most so many of its rows; positions are those in
         the whole queue, also of the pods of one namespace."""
         status, plan = self._source.status(), self._source.plan()
-        pending = {each.pod.uid: each for each in self._source.pending()}
-        rows = _planned_rows(plan, pending) if plan is not None else _bare_rows(pending)
+        pending = {each.pod.identity: each for each in self._source.pending()}
+        lines = {line["uid"] or f"{line['namespace']}/{line['name']}": line for line in self._lines()}
+        found = _planned_rows(plan, pending) if plan is not None else _bare_rows(pending)
+        rows = [row._replace(fits=_fits(lines.get(row.identity))) for row in found]
         made = self._estimates.of(rows)
-        lines = {line["uid"]: line for line in self._lines()}
         wanted = [
             (position, row)
             for position, row in enumerate(rows, 1)
@@ -46,9 +47,8 @@ class QueueView:
         ]
         items = []
         for position, row in wanted[: most or _MOST_ROWS]:
-            uid = row.pods[0].pod.uid
-            start = _start(made.by_uid.get(uid), made.at)
-            items.append(_item(position, row, lines.get(uid), now) | {"start": start})
+            start = _start(made.of(row), made.at)
+            items.append(_item(position, row, lines.get(row.identity), now) | {"start": start})
         return {
             "apiVersion": API_VERSION,
             "kind": "QueueList",
@@ -76,6 +76,10 @@ def _planned_rows(plan: Plan, pending: Mapping[str, PendingPod]) -> list[Waiting
         for entries in rows.values()
     ]
     return [*found, *_bare_rows(new)]
+
+
+def _fits(line: Mapping[str, Any] | None) -> int | None:
+    return line["fits"] if line is not None else None
 
 
 def _bare_rows(pending: Mapping[str, PendingPod]) -> list[Waiting]:

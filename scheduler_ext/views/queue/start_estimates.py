@@ -14,7 +14,6 @@ from scheduler_ext.core.planning.plan import Entry, Plan, State
 from scheduler_ext.core.queue.estimate import Estimate, estimates
 from scheduler_ext.core.queue.room import Amounts, Arrivals, Holder, Waiter
 from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
-from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import needs_of
 from scheduler_ext.sources.source_status import SourceStatus
@@ -42,6 +41,8 @@ _PAUSE_S = 0.002
 
 _APART = "the pods of its gang go to different nodes, which estimates do not follow"
 _PLACED = (State.PLANNED, State.NOMINATED)
+# The planner found no room for it now.
+_WITHOUT_ROOM = (State.WAITING, State.RESERVED, State.EVICTING, State.BEHIND)
 _UNKNOWN = {
     State.GATED: "it has scheduling gates",
     State.INVALID: "its request, or its gang, cannot be read",
@@ -53,18 +54,38 @@ _UNKNOWN = {
 
 class Waiting(NamedTuple):
     """A row of the queue: a pod, or the pods of a gang, as they wait; their state, and the nodes that keep
-    places for them."""
+    places for them. `fits` is the number of nodes that the first pod fits on now; None if unknown."""
 
     pods: Sequence[PendingPod]
     state: State
     entries: Sequence[Entry] = ()
+    fits: int | None = None
+
+    @property
+    def identity(self) -> str:
+        """That of its first pod."""
+        return self.pods[0].pod.identity
+
+    @property
+    def refused(self) -> bool:
+        """Whether it fits nowhere now, by the plan or by the last decision about it."""
+        if self.entries and self.state in _WITHOUT_ROOM:
+            return True
+        return self.fits == 0 and self.state not in _PLACED and len(self.pods) == 1
 
 
 class Estimated(NamedTuple):
-    """The estimates by the uid of the first pod of each row, made `at` (wall time in seconds)."""
+    """The estimates by the identity of each row, made `at` (wall time in seconds), and the rows
+    that were `refused` then."""
 
     at: float
-    by_uid: Mapping[str, Estimate]
+    by_row: Mapping[str, Estimate]
+    refused: frozenset[str] = frozenset()
+
+    def of(self, row: Waiting) -> Estimate | None:
+        """The estimate of a row; None if there is none yet, or none since it was refused or came to fit."""
+        same = (row.identity in self.refused) == row.refused
+        return self.by_row.get(row.identity) if same else None
 
 
 class QueueSource(Protocol):
@@ -132,17 +153,18 @@ class StartEstimates:
             # An estimate that fails must not take the queue from its readers.
             log.exception("the starts of waiting pods could not be estimated")
             failed = Estimate(unknown="the estimate failed; see the log of the extender")
-            return Estimated(self._wall_time(), {row.pods[0].pod.uid: failed for row in rows})
+            found = {row.identity: failed for row in rows}
+            return Estimated(self._wall_time(), found, _refused(rows))
 
     def _computed(self, rows: Sequence[Waiting]) -> Estimated:
         now, status, snapshot = self._wall_time(), self._source.status(), self._source.snapshot
-        found = {row.pods[0].pod.uid: Estimate(unknown=TOO_FAR) for row in rows}
+        found = {row.identity: Estimate(unknown=TOO_FAR) for row in rows}
         for row in rows:
             if row.state in _UNKNOWN:
-                found[row.pods[0].pod.uid] = Estimate(unknown=_UNKNOWN[row.state])
+                found[row.identity] = Estimate(unknown=_UNKNOWN[row.state])
         queue = [row for row in rows if row.state not in _UNKNOWN][:MOST]
         if snapshot is None or not queue:
-            return Estimated(now, found)
+            return Estimated(now, found, _refused(rows))
         self._room.follow(snapshot, self._source.node_facts())
         holders = list(self._room.holders(status.facts, now))
         past = status.past_runs.copy() if status.past_runs is not None else PastRuns(now, 1)
@@ -157,11 +179,15 @@ class StartEstimates:
             _arrivals(past, holders, list(zip(queue, waiters, strict=True)), now),
             lambda: time.sleep(_PAUSE_S),
         )
-        found |= {row.pods[0].pod.uid: each for row, each in zip(queue, made, strict=True)}
+        found |= {row.identity: each for row, each in zip(queue, made, strict=True)}
         for row, waiter in zip(queue, waiters, strict=True):
             if not waiter.places and asked.go_apart(row):
-                found[row.pods[0].pod.uid] = Estimate(unknown=_APART)
-        return Estimated(now, found)
+                found[row.identity] = Estimate(unknown=_APART)
+        return Estimated(now, found, _refused(rows))
+
+
+def _refused(rows: Sequence[Waiting]) -> frozenset[str]:
+    return frozenset(row.identity for row in rows if row.refused)
 
 
 class _Asked:
@@ -170,6 +196,7 @@ class _Asked:
     def __init__(self, room: RoomOfNodes, source: QueueSource) -> None:
         self._room = room
         self._claims = source.claims
+        self._free = room.free
         self._within: dict[Any, tuple[frozenset[str], int]] = {}
 
     def waiter(self, row: Waiting) -> Waiter:
@@ -177,32 +204,37 @@ class _Asked:
         first = row.pods[0]
         pod = read_redacted(first.manifest)
         of_each = self._of_each(row)
-        within = frozenset[str]().union(*(nodes for nodes, _ in of_each.values()))
+        within = frozenset[str]().union(*(nodes for nodes, _ in of_each))
         places = tuple(entry.node for entry in row.entries if entry.node)
         placed = row.state in _PLACED and len(places) == len(row.pods) and all(map(self._room.has, places))
         if row.state is State.NOMINATED_ELSEWHERE and first.nominated_node is not None:
             within &= {first.nominated_node}
+        asks = [
+            amounts_of(each.pod.request, each.pod.cpu_milli, memory_mib)
+            for each, (_, memory_mib) in zip(row.pods, of_each, strict=True)
+        ]
+        if row.fits and len(asks) == 1:
+            # A slice, or a part by MPS, is less than the GPU that it is counted as.
+            most = max((self._free[node][0] for node in within), default=0)
+            asks = [(min(asks[0][0], max(most, 0)), *asks[0][1:])]
         return Waiter(
-            asks=tuple(
-                amounts_of(each.pod.request, each.pod.cpu_milli, of_each[each.pod.request][1])
-                for each in row.pods
-            ),
+            asks=tuple(asks),
             within=within,
             kind=waiting_kind(first),
             priority=first.pod.priority,
             limit_s=max_duration_s(pod),
             places=places if placed else (),
             kept=frozenset(places) if not placed else frozenset(),
+            refused=row.refused,
         )
 
     def go_apart(self, row: Waiting) -> bool:
         """Whether the pods of a row go to different nodes."""
-        return len({nodes for nodes, _ in self._of_each(row).values()}) > 1
+        return len({nodes for nodes, _ in self._of_each(row)}) > 1
 
-    def _of_each(self, row: Waiting) -> dict[GpuRequest, tuple[frozenset[str], int]]:
-        """The nodes for each request in a row. Pods of one request are taken for equal."""
-        pods = {each.pod.request: each for each in reversed(row.pods)}
-        return {each: self._nodes(pod, read_redacted(pod.manifest)) for each, pod in pods.items()}
+    def _of_each(self, row: Waiting) -> list[tuple[frozenset[str], int]]:
+        """What `_nodes` has for each pod of a row."""
+        return [self._nodes(each, read_redacted(each.manifest)) for each in row.pods]
 
     def _nodes(self, waiting: PendingPod, pod: kube.Pod) -> tuple[frozenset[str], int]:
         """The nodes that would take a pod if they were empty, and the memory of their largest GPU."""
@@ -257,5 +289,5 @@ def _arrivals(
     if not recent:
         return Arrivals()
     begun = recent[0][0] if len(recent) == _MOST_ARRIVALS else past.since
-    seen = [replace(waiter, places=(), kept=frozenset()) for _, waiter in recent]
+    seen = [replace(waiter, places=(), kept=frozenset(), refused=False) for _, waiter in recent]
     return Arrivals(seen, max(now - begun, 1.0))

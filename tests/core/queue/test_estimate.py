@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scheduler_ext.core.queue.estimate import NOTHING_HELPS, Estimate, estimates
+from scheduler_ext.core.queue.estimate import NOT_BY_PODS, NOTHING_HELPS, Estimate, estimates
 from scheduler_ext.core.queue.room import Arrivals, Holder, Waiter
 from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
 
@@ -73,6 +73,16 @@ BEFORE = "the run times of pods before it in the queue are unknown"
         ),
         pytest.param(
             [], 1, [replace(waiter(), places=("a",)), waiter()], BEFORE, id="a planned pod is in its way"
+        ),
+        pytest.param(
+            [], 1, [replace(waiter(), refused=True)], NOT_BY_PODS, id="what refuses it is no pod with GPUs"
+        ),
+        pytest.param(
+            [],
+            2,
+            [replace(waiter(), places=("a",)), replace(waiter(), refused=True)],
+            BEFORE,
+            id="the place of a planned pod is why it is refused",
         ),
         pytest.param([], 1, [waiter(), waiter()], BEFORE, id="a pod before it takes the free node"),
         pytest.param(

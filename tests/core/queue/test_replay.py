@@ -50,6 +50,21 @@ def asks(*gpus: int, within: frozenset[str] = BOTH, **more: object) -> Waiter:
         pytest.param(
             (2, 0), [], [asks(1, places=("a",)), asks(2)], [0, 100], id="a planned pod has its place"
         ),
+        pytest.param(
+            (1, 0), [("a", 1, 30)], [asks(1, refused=True)], [30], id="a refused pod waits for a leaving one"
+        ),
+        pytest.param((1, 1), [], [asks(1, refused=True)], [NEVER], id="which amounts do not replace"),
+        pytest.param(
+            (1, 1),
+            [("a", 1, 30)],
+            [asks(1, within=frozenset("b"), refused=True)],
+            [NEVER],
+            id="nor the end of one on another node",
+        ),
+        pytest.param(
+            (1, 0), [("a", 1, 30)], [asks(1, refused=True), asks(1)], [30, 0], id="others pass a refused pod"
+        ),
+        pytest.param((1, 1), [("b", 1, 20)], [asks(1, 1, refused=True)], [20], id="a refused gang waits too"),
     ],
 )
 def test_starts(

@@ -18,7 +18,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.snapshot_dump import Moment, read_moment
-from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.explain.waiting import FITS_NOW, Waiting
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.views.queue import start_estimates
@@ -103,7 +103,10 @@ def listed(
     namespace: str | None = None,
     most: int | None = None,
 ) -> Json:
-    source = Followed(cluster(*pods), plan, past)
+    return listing_of(Followed(cluster(*pods), plan, past), namespace, most)
+
+
+def listing_of(source: Followed, namespace: str | None = None, most: int | None = None) -> Json:
     waiting = Waiting(source, source.moment.record, Explainer(source, source.moment.record, CONFIG))
     view = QueueView(source, waiting.lines, StartEstimates(source, CONFIG, 60.0))
     return view.listed(namespace, time.time(), most)
@@ -199,6 +202,17 @@ def start(listing: Json, name: str) -> Json:
     return dict(found)
 
 
+def test_pods_without_a_uid_have_rows_of_their_own() -> None:
+    """Pods that were written by hand, and not read from a cluster."""
+    pods = [waits("small"), waits("large", 9)]
+    for each in pods:
+        del each["metadata"]["uid"]
+    rows = {item["name"]: item for item in listed(*pods)["items"]}
+    assert rows["small"]["reason"] == FITS_NOW
+    assert rows["large"]["reason"] == "a has 2 of 9 nvidia.com/gpu free"
+    assert rows["large"]["start"]["latest"] is None
+
+
 class TestStarts:
     def test_by_stated_limits(self) -> None:
         """The first of the two ends within an hour, the second within 110 minutes."""
@@ -230,14 +244,24 @@ class TestStarts:
         listing = listed(waits("w", **asking), FIRST, SECOND)
         assert start(listing, "w")["unknown"] == "it fits on no node, even if all pods there had ended"
 
-    def test_a_gang_whose_pods_go_to_different_nodes_has_no_estimate(self) -> None:
+    @pytest.mark.parametrize(
+        "askings",
+        [
+            pytest.param(
+                [{"annotations": {"gpu.scheduler-ext.io/model": model}} for model in ("A100", "H100")],
+                id="by their wishes",
+            ),
+            pytest.param(
+                [{"nodeSelector": {"zone": zone}} for zone in ("z", "y")], id="with one request, by selectors"
+            ),
+        ],
+    )
+    def test_a_gang_whose_pods_go_to_different_nodes_has_no_estimate(self, askings: list[Json]) -> None:
         plan = Plan(time.time(), [entry(name, State.RESERVED, gang=GANG) for name in ("m1", "m2")])
-        one, other = (
-            waits(name, annotations={"gpu.scheduler-ext.io/model": model})
-            for name, model in (("m1", "A100"), ("m2", "H100"))
-        )
+        one, other = (waits(f"m{i}", **asking) for i, asking in enumerate(askings, 1))
+        there = node("b", {WHOLE: "1"}, labels={"zone": "y"})
         devices = gpu_node("b", [gpu(0, "GPU-b", model="H100-80GB")])
-        source = Followed([*cluster(one, other, FIRST, SECOND), node("b", {WHOLE: "1"}), devices], plan)
+        source = Followed([*cluster(one, other, FIRST, SECOND), there, devices], plan)
         view = QueueView(source, list, StartEstimates(source, CONFIG, 60.0))
         assert start(view.listed(None, time.time()), "train")["unknown"] == (
             "the pods of its gang go to different nodes, which estimates do not follow"
@@ -253,6 +277,45 @@ class TestStarts:
         plan = Plan(time.time(), [entry("w", State.WAITING), entry("p", State.PLANNED, node="gone")])
         listing = listed(waits("p"), waits("w"), FIRST, plan=plan)
         assert start(listing, "w")["unknown"] is None
+
+    def test_a_share_that_no_gpu_has_free_waits_for_a_pod_to_leave(self) -> None:
+        """The two GPUs have enough together: the estimate does not contradict the reason."""
+        on = {"gpu.scheduler-ext.io/sharing": "memory"}
+        devices = [gpu(i, f"GPU-{i}", total=40000, holders=[holder(f"part-{i}")]) for i in range(2)]
+        parts = [pod(f"part-{i}", {SHARE: "20000"}, on="s") for i in range(2)]
+        for i, part in enumerate(parts):
+            uuid = {"devices.gpu.scheduler-ext.io/main": f"GPU-{i}"}
+            part["metadata"]["annotations"] = {DURATION: "1h"} | uuid
+            part["status"]["startTime"] = part["metadata"]["creationTimestamp"] = ago(60)
+        wants = pod("wants", {SHARE: "24000"})
+        source = Followed([node("s", {SHARE: "72000"}, labels=on), gpu_node("s", devices), *parts, wants])
+        item = listing_of(source)["items"][0]
+        assert "MiB short (needs 24,000, has" in item["reason"]
+        assert item["start"]["byStatedLimits"]
+
+    def test_a_slice_that_fits_starts_now_though_less_than_a_gpu_is_left(self) -> None:
+        sliced = {
+            "nvidia.com/gpu.product": "Tesla-T4",
+            "nvidia.com/gpu.count": "1",
+            "nvidia.com/gpu.replicas": "4",
+            "nvidia.com/gpu.sharing-strategy": "time-slicing",
+        }
+        held = pod("held", {WHOLE: "1"}, on="s")
+        source = Followed([node("s", {WHOLE: "4"}, labels=sliced), held, waits("w")])
+        item = listing_of(source)["items"][0]
+        assert item["reason"] == FITS_NOW
+        assert item["start"]["latest"] == item["start"]["earliest"]
+
+    def test_an_estimate_that_is_older_than_the_reason_is_not_shown_beside_it(self) -> None:
+        source = Followed(cluster(waits("w"), FIRST))
+        line = {"uid": "uid-w", "fits": 1, "nearest": FITS_NOW, "reason": ""}
+        estimates = StartEstimates(source, CONFIG, 60.0, monotonic=lambda: 0.0)
+        view = QueueView(source, lambda: [line], estimates)
+        assert start(view.listed(None, time.time()), "w")["unknown"] is None
+        line |= {"fits": 0, "nearest": "a has none of 1 nvidia.com/gpu free"}
+        assert start(view.listed(None, time.time()), "w")["unknown"] == (
+            "the estimate is being made; ask again in some seconds"
+        )
 
     def test_a_failure_leaves_the_queue(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fails(*_: object) -> None:
