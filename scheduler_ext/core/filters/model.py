@@ -44,8 +44,12 @@ class Model(Filter):
         return NearestMiss(self.name, uuid, ",".join(view.request.models), name, "model")
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
-        wished = few(str(miss.needed).split(","))
-        return f"{where(node, miss.device)} is of model {miss.have or 'unknown'}, not {wished}"
+        place, wished = where(node, miss.device), few(str(miss.needed).split(","))
+        own = dict(node.gpus).get(miss.device)
+        if own is not None and miss.have not in (None, own.model.name):
+            # Lists have the name of the GPU itself.
+            return f"{place} of model {own.model.name} is offered as {miss.have}, not {wished}"
+        return f"{place} is of model {miss.have or 'unknown'}, not {wished}"
 
 
 def _other_models(request: GpuRequest, trial: Trial) -> Change | None:

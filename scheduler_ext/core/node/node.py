@@ -324,8 +324,8 @@ class Node:
     @property
     def free_gpus(self) -> int:
         """How many GPUs take something new and have no part that a pod holds, less those held on unknown
-        devices. GPUs that may be gone are not free, nor are those that the device plugin has withdrawn from a
-        node that counts by its allocatable."""
+        devices. GPUs that may be gone are not free, nor are those beyond the allocatable of a node that hands
+        out whole GPUs alone."""
         if self.info.is_out:
             return 0
         if self.info.report is None:
@@ -333,7 +333,7 @@ class Node:
         closed = {device.uuid for device in self.info.devices if device.cordoned}
         free = [slot for uuid, slot in self.gpus if slot.healthy and slot.idle == 1 and uuid not in closed]
         left = len(free) - ceil(self.state.adrift)
-        if self.info.takes_unreported:
+        if self.info.takes_unreported or not self.state.takes_shares:
             whole = sum(slot.is_whole for slot in free)
             left = min(left, len(free) - whole + self._whole_left())
         return max(0, left)

@@ -43,6 +43,9 @@ CUT = node(device(0, mig=sliced(("1g.10gb", 0))), device(1), report={"mig_strate
         pytest.param(replace(FOUR, freshness="Missing"), 0, id="none of a node whose agent is missing"),
         pytest.param(replace(LABELLED, allocatable={WHOLE: 2}), 2, id="no more than its plugin offers"),
         pytest.param(replace(LABELLED, allocatable={WHOLE: 4}, pods=HELD), 1, id="less requests of these"),
+        pytest.param(replace(FOUR, allocatable={WHOLE: 0}), 0, id="none where the plugin has withdrawn all"),
+        pytest.param(replace(FOUR, allocatable={WHOLE: 2}), 2, id="nor those that it offers no more"),
+        pytest.param(replace(FOUR, allocatable={SHARE: 9}, share_node=True), 4, id="but all for shares"),
         pytest.param(
             replace(FOUR, allocatable={SHARE: 1}, share_node=True, **SILENT),
             0,
