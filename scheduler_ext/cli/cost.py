@@ -53,6 +53,10 @@ def _notes(report: dict[str, Any]) -> list[str]:
     notes = []
     if report["total"]["unmeasured"]:
         notes.append("UNMEASURED is a part of ALLOCATED for which no report says whether it computes")
+    if report["total"]["idle"]:
+        notes.append(
+            "IDLE counts GPUs, also those of pods that compute on others; `idle` lists pods without any work"
+        )
     if left_out := report["nodesLeftOut"]:
         notes.append(f"without the GPUs of {len(left_out)} nodes that no agent reports any more")
     return notes

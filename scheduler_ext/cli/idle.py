@@ -8,6 +8,7 @@ from scheduler_ext.cli.inputs import Source, config_option, source_options
 from scheduler_ext.cli.options import output_option, some_namespace_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
 from scheduler_ext.views.idle_pods import idle_pod_list
+from scheduler_ext.views.node_value import DIGITS
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import span_text
 
@@ -38,15 +39,23 @@ def _print(listing: dict[str, Any], *, wide: bool) -> None:
         print_items(_SUM_COLUMNS, [*listing["namespaces"], _total(listing)])
     else:
         click.echo("No idle pods", err=True)
+    notes = []
+    listed = _total(listing)["valuePerHour"]
+    if f"{listed:.2f}" != f"{listing['idleGpuValue']:.2f}":
+        notes.append(
+            f"pods without any work waste {listed:.2f} {listing['currency']} per hour; IDLE of `cost` is "
+            f"{listing['idleGpuValue']:.2f}: it counts GPUs, also those of pods that compute on others"
+        )
     if unknown := listing["unknownPods"]:
         pods = "1 running pod with GPUs is" if unknown == 1 else f"{unknown} running pods with GPUs are"
-        print_notes([f"{pods} left out: no agent reports when {'it' if unknown == 1 else 'they'} computed"])
+        notes.append(f"{pods} left out: no agent reports when {'it' if unknown == 1 else 'they'} computed")
+    print_notes(notes)
 
 
 def _total(listing: dict[str, Any]) -> dict[str, Any]:
     sums = listing["namespaces"]
     keys = ("pods", "gpus", "valuePerHour", "wastedValue")
-    return {"namespace": "all"} | {key: round(sum(each[key] for each in sums), 3) for key in keys}
+    return {"namespace": "all"} | {key: round(sum(each[key] for each in sums), DIGITS) for key in keys}
 
 
 _COLUMNS: Columns = {

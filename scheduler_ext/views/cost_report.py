@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from scheduler_ext.core.gpu.readings import NodeReadings, Readings
-from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.views.history import fragmentation_by_node
 from scheduler_ext.views.node_usage import PerNode
-from scheduler_ext.views.node_value import node_value
+from scheduler_ext.views.node_value import DIGITS, node_value
 from scheduler_ext.views.value_account import (
     Account,
     Held,
@@ -23,8 +23,6 @@ from scheduler_ext.views.value_account import (
 )
 from scheduler_ext.wire.config import Configuration
 
-# More digits are errors of rounding.
-_DIGITS = 6
 # What pods hold, and with the rest the whole value.
 _HELD = ("allocated", "idle", "unmeasured")
 _ALL = (*_HELD, "free", "stranded", "unavailable", "total")
@@ -44,18 +42,12 @@ class Ledgers:
     def of(self, snapshot: Snapshot, readings: NodeReadings, facts: FactsOfPods, now: float) -> Ledger:
         """At a wall time: a pod is idle after it has run for as long as its GPUs computed nothing."""
         new = {
-            name: frozenset(pod.uid for pod in node.info.pods if self._is_new(pod, facts, now))
-            for name, node in snapshot.nodes.items()
+            name: new_pods(node.info, facts, now, self._idle_after_s) for name, node in snapshot.nodes.items()
         }
         last = self._last
         if last is None or last[0] is not snapshot or last[1] is not readings or last[2] != new:
             last = self._last = snapshot, readings, new, ledger(self._nodes(snapshot, readings, new))
         return last[3]
-
-    def _is_new(self, pod: BoundPod, facts: FactsOfPods, now: float) -> bool:
-        """Whether the pod runs for less than the window, or is not known to run."""
-        since = facts.get(pod.uid, NO_FACTS).running_since
-        return since is None or now - since < self._idle_after_s
 
     def _nodes(
         self, snapshot: Snapshot, readings: NodeReadings, new: Mapping[str, frozenset[str]]
@@ -71,6 +63,16 @@ class Ledgers:
             unallocated, unusable = lost.get(name, (0.0, 0.0))
             yield value, before[3], unusable / unallocated if unallocated else 0.0
         self._held = known
+
+
+def new_pods(info: NodeInfo, facts: FactsOfPods, now: float, after_s: float) -> frozenset[str]:
+    """The uids of the pods that run for less than `after_s`, or are not known to run."""
+
+    def is_new(pod: BoundPod) -> bool:
+        since = facts.get(pod.uid, NO_FACTS).running_since
+        return since is None or now - since < after_s
+
+    return frozenset(pod.uid for pod in info.pods if is_new(pod))
 
 
 def cost_report(
@@ -114,4 +116,4 @@ def _by_model(kinds: Mapping[Kind, Account]) -> list[tuple[str, Account]]:
 
 
 def _amounts(account: Account, names: tuple[str, ...]) -> dict[str, float]:
-    return {name: round(getattr(account, name), _DIGITS) for name in names}
+    return {name: round(getattr(account, name), DIGITS) for name in names}

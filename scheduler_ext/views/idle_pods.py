@@ -11,12 +11,11 @@ from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods, PodFacts
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.sources.source_status import SourceStatus
-from scheduler_ext.views.node_value import pod_values
+from scheduler_ext.views.cost_report import new_pods
+from scheduler_ext.views.node_value import DIGITS, node_value, pod_values
+from scheduler_ext.views.value_account import held_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import time_text
-
-# Values are prices of GPUs: no more digits than these have.
-_DIGITS = 3
 
 
 def idle_pod_list(
@@ -28,13 +27,20 @@ def idle_pod_list(
     namespace: str | None = None,
 ) -> dict[str, Any]:
     """The IdlePodList of these nodes at a wall time, of one namespace or of all (None): the pod that wastes
-    the most value per hour first, and sums by namespace. Values are those of cost_report."""
+    the most value per hour first, and sums by namespace. Values are those of cost_report. `idleGpuValue` is
+    the value per hour of all GPUs and parts that compute nothing, as `idle` there: also where a pod computes
+    on another of its GPUs."""
     sizing, after_s = config.sizing(), config.idle_after_s()
     items: list[dict[str, Any]] = []
-    unknown = 0
+    unknown, idle_gpu_value = 0, 0.0
     for node in nodes:
         info = node.info
-        found = idleness(info, readings.get(info.name, ()), facts, now, after_s, sizing.headroom_percent)
+        did = readings.get(info.name, ())
+        if info.freshness == "Fresh" and any(_has_idle(each, after_s) for each in did):
+            new = new_pods(info, facts, now, after_s)
+            held = held_of(node_value(node, sizing, config.cost.per_unit), did, after_s, new)
+            idle_gpu_value += sum(each.idle for (name, _), each in held.items() if namespace in (None, name))
+        found = idleness(info, did, facts, now, after_s, sizing.headroom_percent)
         unknown += sum(namespace in (None, pod.namespace) for pod in found.unknown)
         asked = [each for each in found.pods if namespace in (None, each.pod.namespace)]
         values = pod_values(node, sizing, config.cost.per_unit) if asked else {}
@@ -50,9 +56,16 @@ def idle_pod_list(
         "currency": config.cost.currency,
         "afterSeconds": after_s,
         "unknownPods": unknown,
+        "idleGpuValue": round(idle_gpu_value, DIGITS),
         "items": items,
         "namespaces": _by_namespace(items),
     }
+
+
+def _has_idle(did: Readings, after_s: float) -> bool:
+    """Whether the GPU, or a part of it, computed nothing for so long."""
+    times = (did.idle_s, *(each.idle_s for each in did.instances), *(each.idle_s for each in did.holders))
+    return any(idle_s is not None and idle_s >= after_s for idle_s in times)
 
 
 def _item(idle: IdlePod, info: NodeInfo, facts: PodFacts, value: float, now: float) -> dict[str, Any]:
@@ -64,12 +77,12 @@ def _item(idle: IdlePod, info: NodeInfo, facts: PodFacts, value: float, now: flo
         "node": info.name,
         "owner": facts.owner or None,
         "priority": pod.priority,
-        "gpus": round(idle.gpus, _DIGITS),
+        "gpus": round(idle.gpus, DIGITS),
         "devices": [_device(held) for held in idle.parts],
         "idleSeconds": idle.idle_s,
         "since": time_text(now - idle.idle_s),
-        "valuePerHour": round(value, _DIGITS),
-        "wastedValue": round(value * idle.idle_s / 3600, _DIGITS),
+        "valuePerHour": round(value, DIGITS),
+        "wastedValue": round(value * idle.idle_s / 3600, DIGITS),
         "reclaimAt": facts.reclaim_at,
     }
 
@@ -81,7 +94,7 @@ def _device(held: HeldPart) -> dict[str, Any]:
         "index": part.device.index,
         "model": part.device.model.name,
         "profile": part.instance.profile if part.instance is not None else None,
-        "gpus": round(part.gpus, _DIGITS),
+        "gpus": round(part.gpus, DIGITS),
         "idleSeconds": held.idle_s,
     }
 
@@ -96,7 +109,7 @@ def _by_namespace(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         )
         found["pods"] += 1
         for key in ("gpus", "valuePerHour", "wastedValue"):
-            found[key] = round(found[key] + item[key], _DIGITS)
+            found[key] = round(found[key] + item[key], DIGITS)
     return sorted(sums.values(), key=lambda each: (-each["valuePerHour"], each["namespace"]))
 
 

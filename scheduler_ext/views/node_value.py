@@ -20,6 +20,8 @@ from scheduler_ext.views.node_usage import takes_new
 from scheduler_ext.views.placed_pods import claimed_part
 from scheduler_ext.views.value_account import NO_VALUE, HeldValue, Kind, NodeValue
 
+# Of values and of parts of GPUs, in all lists: more digits are errors of rounding.
+DIGITS = 6
 # The namespace of holders without a known one. No namespace has this name.
 UNKNOWN = "_unknown"
 

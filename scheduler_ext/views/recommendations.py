@@ -11,7 +11,7 @@ from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
 from scheduler_ext.core.request.resource_names import MIG_PREFIX
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.views.node_value import gpu_price
+from scheduler_ext.views.node_value import DIGITS, gpu_price
 from scheduler_ext.views.observed_peaks import SEVERAL_ASKS, Observed, observed
 from scheduler_ext.views.offers import Offer, offers
 from scheduler_ext.views.right_size import AFTER_FAILURE, MARGIN, STEP_MIB, Bounds, bounds, is_worth
@@ -150,6 +150,14 @@ class _Advisor:
                 reason += ", and the cluster has nothing larger"
             return found | {"verdict": "raise", "reason": reason}
         used = f"used {peak} of {ask.memory_mib} MiB"
+        if sized.target > ask.memory_mib and not is_largest:
+            # GPUs and instances have few sizes: a little more memory is no reason for a larger one.
+            if ask.resource == self._share or is_worth(ask.memory_mib, sized.target):
+                return found | {
+                    "verdict": "raise",
+                    "reason": f"{used}: with a margin it needs {sized.target}",
+                }
+            found["target"] = {ask.resource: str(ask.amount)}
         if ask.resource != self._share and busy_percent is not None and busy_percent >= _BUSY_PERCENT:
             # Less of a GPU computes more slowly, whatever memory it has.
             return found | {
@@ -165,8 +173,6 @@ class _Advisor:
                 "frees": options[0]["frees"],
                 "options": options,
             }
-        if not is_largest and sized.target > ask.memory_mib and is_worth(ask.memory_mib, sized.target):
-            return found | {"verdict": "raise", "reason": f"{used}, which leaves no margin"}
         return found | {"verdict": "keep", "reason": used}
 
     def _mean(self, latest: Observed, pods: Sequence[Observed]) -> _Ask | str:
@@ -277,8 +283,8 @@ class _Advisor:
             "resources": resources[offer.kind],
             "frees": {
                 "memoryMiB": (before - after) * pods,
-                "gpus": round((ask.gpus - gpus) * pods, 3),
-                "valuePerHour": round((ask.cost - gpus * offer.value) * pods, 4),
+                "gpus": round((ask.gpus - gpus) * pods, DIGITS),
+                "valuePerHour": round((ask.cost - gpus * offer.value) * pods, DIGITS),
             },
         }
 

@@ -187,6 +187,22 @@ def test_idle_times_of_an_old_report_do_not_count() -> None:
     assert amounts(found["namespaces"][0]) == {"allocated": 3.4, "unmeasured": 3.4}
 
 
+def test_the_list_of_idle_pods_has_the_idle_value_of_the_cost_too() -> None:
+    """A pod that computes on one of its two GPUs is not idle; its other GPU is."""
+    pods = [pod("p", {WHOLE: "2"}, on="n"), pod("q", {WHOLE: "1"}, on="n")]
+    for each in pods:
+        each["status"]["startTime"] = time_text(NOW - HOUR)
+    idle_s = {0: 5, 1: HOUR, 2: HOUR}
+    devices = [gpu(i, holders=[holder("q" if i == 2 else "p")], idleSeconds=s) for i, s in idle_s.items()]
+    there = state(gpu_node("n", devices), *pods)
+    snapshot = there.snapshot(CONFIG.sizing())
+    cost = cost_report(snapshot, there.readings, there.facts, CONFIG, NOW)["total"]
+    found = idle_pod_list(snapshot.nodes.values(), CONFIG, there.readings, there.facts, NOW)
+    assert [each["name"] for each in found["items"]] == ["q"]
+    assert found["items"][0]["valuePerHour"] == 3.4
+    assert found["idleGpuValue"] == cost["idle"] == 6.8
+
+
 def test_a_pod_becomes_idle_without_any_change_but_the_time() -> None:
     """As in the list of idle pods: when it has run for the window on a GPU that was idle before."""
     running = pod("p", {WHOLE: "1"}, on="n")

@@ -78,7 +78,7 @@ def test_what_a_smaller_share_frees() -> None:
     )
     assert found["target"] == {SHARE: "9216"}
     assert (found["of"], found["pods"], found["observedPods"]) == ("StatefulSet/web", 2, 2)
-    freed = {"memoryMiB": 2 * 9472, "gpus": 0.257, "valuePerHour": 0.8736}
+    freed = {"memoryMiB": 2 * 9472, "gpus": 0.256944, "valuePerHour": 0.873611}
     assert found["frees"] == found["options"][0]["frees"] == freed
 
 
@@ -379,6 +379,31 @@ def test_what_cannot_be_compared(objects: tuple[Json, ...], reason: str) -> None
 
 def test_pods_without_gpus_and_waiting_pods_have_none() -> None:
     assert recommended(*share_node(), pod("cpu", {"cpu": "1"}, on="n"), pod("waits", {SHARE: "1024"})) == []
+
+
+@pytest.mark.parametrize(
+    ("objects", "target"),
+    [
+        pytest.param((*share_node(used("p", 9300)), share("p", 10000)), 10752, id="a share, by a little"),
+        pytest.param(
+            (
+                *whole(40000, model="A100-40GB", total=40960, utilizationPercent=80),
+                gpu_node("large", [gpu(7)]),
+            ),
+            46080,
+            id="a GPU that computes",
+        ),
+    ],
+)
+def test_a_request_below_its_target_is_raised(objects: tuple[Json, ...], target: int) -> None:
+    found = one(*objects)
+    assert (found["verdict"], found["target"]) == ("raise", {SHARE: str(target)})
+    assert found["reason"].endswith(f": with a margin it needs {target}")
+
+
+def test_a_gpu_with_nearly_the_margin_is_its_own_target() -> None:
+    found = one(*whole(36000, model="A100-40GB", total=40960), gpu_node("large", [gpu(7)]))
+    assert (found["verdict"], found["target"]) == ("keep", {WHOLE: "1"})
 
 
 def test_the_newest_request_of_a_workload_counts() -> None:
