@@ -131,7 +131,7 @@ class ServerSection(_Section):
 class InspectionSection(_Section):
     decisions: Annotated[int, Meta(ge=0, le=1_000_000)] = 5000
     decision_bytes: Annotated[int, Meta(ge=2**16, le=2**32)] = 32 * 2**20
-    hide_other_namespaces: bool = True
+    hide_other_namespaces: bool = False
 
 
 class CostSection(_Section):

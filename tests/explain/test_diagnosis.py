@@ -21,6 +21,15 @@ TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
 STARTING = {"key": "gpu.scheduler-ext.io/starting", "value": "true", "effect": "NoSchedule"}
 
 
+HIDING = Configuration(inspection=InspectionSection(hide_other_namespaces=True))
+
+
+SEVENTHS = {
+    "enabled": True,
+    "instances": [{"uuid": f"MIG-{i}", "profile": "1g.10gb", "start": i, "size": 1} for i in range(7)],
+}
+
+
 def secret(held: Json) -> Json:
     held["metadata"]["namespace"] = "secret"
     return held
@@ -261,6 +270,16 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
             id="a nodeSelector on another value: which there are",
         ),
         pytest.param(
+            wish({WHOLE: "1"}, model="A100-80GB"),
+            [gpu_node("a", [gpu(0, mig=SEVENTHS)], migStrategy="single"), node("a", {WHOLE: "7"})],
+            "a GPU 0 of model A100-80GB is offered as A100-80GB-MIG-1G.10GB, not A100-80GB",
+            [
+                "With gpu.scheduler-ext.io/model: A100-80GB-MIG-1G.10GB instead of A100-80GB it would fit "
+                "on 1 node now"
+            ],
+            id="instances that go by another name than their GPU",
+        ),
+        pytest.param(
             wish({WHOLE: "1"}, model="H100", min_memory="100Gi"),
             whole_node("a", None),
             "a GPU 0 is of model A100-80GB, not H100",
@@ -289,24 +308,23 @@ def test_a_pod_that_fits_needs_no_advice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hides", "told", "named"),
+    ("config", "told", "named"),
     [
-        pytest.param(True, "a pod of another namespace (priority 0)", None, id="no name by default"),
-        pytest.param(False, "pod secret/x (priority 0)", "x", id="unless the configuration says so"),
+        pytest.param(Configuration(), "pod secret/x (priority 0)", "x", id="named by default"),
+        pytest.param(HIDING, "a pod of another namespace (priority 0)", None, id="counted if so configured"),
     ],
 )
-def test_pods_of_other_namespaces(hides: bool, told: str, named: str | None) -> None:
-    config = Configuration(inspection=InspectionSection(hide_other_namespaces=hides))
+def test_pods_of_other_namespaces(config: Configuration, told: str, named: str | None) -> None:
     held = secret(on_share("x", 60_000, "n", 0))
     explanation = explained(pod("p", {SHARE: "50000"}), *share_node("n", 1), held, config=config)
     assert told in explanation["nearest"]["text"]
     assert explanation["nearest"]["wouldFitWithout"][0]["name"] == named
-    assert ("secret" in str(explanation)) is not hides
+    assert ("secret" in str(explanation)) is (named is not None)
 
 
 def test_unnamed_pods_that_are_alike_are_counted() -> None:
     held = [secret(on_share(name, 30_000, "n", 0)) for name in ("x", "y")]
-    explanation = explained(pod("p", {SHARE: "70000"}), *share_node("n", 1), *held)
+    explanation = explained(pod("p", {SHARE: "70000"}), *share_node("n", 1), *held, config=HIDING)
     assert explanation["nearest"]["text"].endswith(
         "would fit if 2 pods of other namespaces (priority 0) left"
     )

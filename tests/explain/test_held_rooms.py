@@ -10,7 +10,7 @@ import pytest
 
 from scheduler_ext.explain.explain import explain
 from scheduler_ext.whatif.capacity import capacity
-from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.config import Configuration, InspectionSection
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.times import time_text
@@ -38,11 +38,11 @@ def cluster(*rooms: Json, left_s: float = 60.0, waiting: Json = W) -> list[Json]
     return [held, node("a", {WHOLE: "2"}), waiting]
 
 
-def asked(objects: list[Json], asking: Json) -> tuple[Json, Json]:
+def asked(objects: list[Json], asking: Json, config: Configuration = CONFIGURATION) -> tuple[Json, Json]:
     """The Explanation and the Capacity of a pod."""
     (read,) = read_pods(inventory(asking))
     there = state(*objects)
-    return explain(read, there, CONFIGURATION), capacity(read, there, CONFIGURATION)
+    return explain(read, there, config), capacity(read, there, config)
 
 
 def asks(count: int = 1, name: str = "v", **spec: Any) -> Json:
@@ -118,10 +118,11 @@ def test_the_explanation_says_by_what_the_place_is_held() -> None:
     ]
 
 
-def test_the_pod_of_another_namespace_is_not_named_in_the_obstacle() -> None:
+def test_the_pod_of_another_namespace_is_not_named_in_the_obstacle_if_it_is_hidden() -> None:
     asking = asks()
     asking["metadata"]["namespace"] = "research"
-    explanation, _ = asked(cluster(FOR_W), asking)
+    hiding = Configuration(inspection=InspectionSection(hide_other_namespaces=True))
+    explanation, _ = asked(cluster(FOR_W), asking, hiding)
     assert "holds for a pod of another namespace (priority 10) ended" in explanation["nearest"]["text"]
     assert explanation["nearest"]["wouldFitWithout"][0]["name"] is None
 

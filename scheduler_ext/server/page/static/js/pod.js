@@ -70,7 +70,10 @@ const meaning = (text, namespace, name) =>
 function leavers(pods) {
   const seen = pods.filter((each) => each.name !== null);
   if (!seen.length) return nothing;
-  return html`<p class="leavers">It would fit without ${seen.map((each, index) => html`${index ? ", " : ""}${podLink(each)}`)}</p>`;
+  // All of them have to leave, also those whose names are hidden.
+  const hidden = pods.length - seen.length;
+  const more = hidden ? ` and ${hidden === 1 ? "a pod of another namespace" : `${count(hidden)} pods of other namespaces`}` : "";
+  return html`<p class="leavers">It would fit without ${seen.map((each, index) => html`${index ? ", " : ""}${podLink(each)}`)}${more}</p>`;
 }
 
 function nodes(found) {
