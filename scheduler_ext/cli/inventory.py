@@ -9,10 +9,15 @@ import click
 from scheduler_ext.cli.inputs import Source, config_option, source_options
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
+from scheduler_ext.core.filters.fresh import FreshInventory
 from scheduler_ext.explain.ineffective import shortened
+from scheduler_ext.explain.sentences import listed
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import span_text
+
+# Of the nodes in a note.
+_NAMED = 3
 
 
 @click.command()
@@ -51,6 +56,10 @@ def print_inventory(listing: dict[str, Any], *, wide: bool) -> None:
         if item["cordonsUnknown"]:
             notes.append(f"cordoned, and no GPU of the node: {', '.join(item['cordonsUnknown'])}")
         print_notes(f"{item['node']}: {note}" for note in notes)
+    labelled = [item["node"] for item in items if item["source"] == "labels" and item["state"] == "Fresh"]
+    if labelled:
+        names, reason = listed(labelled, "and", _NAMED), FreshInventory.reason.text
+        print_notes([f"known by labels alone: {names}. Pods that need a report are refused: {reason}"])
 
 
 def _free_memory(item: dict[str, Any]) -> str:
