@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from scheduler_ext.core.node.estimate import caps_from_labels, estimate_from_labels
-from scheduler_ext.core.node.node_labels import VALUE_LABEL, change_in_progress, is_spot, node_pool
+from scheduler_ext.core.node.node_labels import (
+    VALUE_LABEL,
+    change_in_progress,
+    handed_out_by,
+    is_spot,
+    node_pool,
+)
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from tests.pages import ROOT, page, rows
 
@@ -41,6 +47,7 @@ READERS: tuple[Callable[[Mapping[str, str]], object], ...] = (
     is_spot,
     change_in_progress,
     node_pool,
+    handed_out_by,
 )
 
 
