@@ -250,5 +250,8 @@ def test_the_extender_does_not_evict(
 ) -> None:
     lab.api.patch(f"/api/v1/namespaces/{LAB}", {"metadata": {"labels": {RECLAIM: allowed}}})
     body = {"metadata": {"name": "busy", "namespace": where}, "deleteOptions": options}
-    refusal = extender.refusal("POST", f"/api/v1/namespaces/{where}/pods/busy/eviction", body)
-    assert "may evict a Pod by its uid" in refusal
+    path = f"/api/v1/namespaces/{where}/pods/busy/eviction"
+    # The API server's admission learns of the label from a watch. Until then, the uid keeps the pod.
+    eventually(
+        lambda: "may evict a Pod by its uid" in extender.refusal("POST", path, body), "the policy refuses it"
+    )
