@@ -383,7 +383,6 @@ PARTS: Mapping[str, Part] = {
             ("scheduler_ext.wire.binding", ("ASSIGNED_ANNOTATION",)),
             ("scheduler_ext.wire.pod_facts", ("RECLAIM_AT_ANNOTATION",)),
             ("scheduler_ext.wire.planned_annotation", ("PLANNED_ANNOTATION",)),
-            (_GANGS, ("START_BY",)),
             ("scheduler_ext.wire.gang_pod", ("ONLY_NODE",)),
         ],
     ),

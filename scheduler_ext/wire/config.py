@@ -69,6 +69,7 @@ DURATION_BOUNDS: Mapping[str, tuple[float, float]] = {
     "autoscaler.placeholders.ttl": (10, 86400),
     "nominate.ttl": (5, LONGEST_PLAN_S),
     "nominate.gangs.deadline": (10, 86400),
+    "nominate.gangs.keepFor": (60, 86400),
     "idle.after": (1, _WEEK_S),
     "idle.reclaim.minAge": (1, _WEEK_S),
     "idle.reclaim.warnFor": (1, _WEEK_S),
@@ -161,6 +162,8 @@ class GangsSection(_Section):
     deadline: Duration = "5m"
     on_deadline: Literal["evict", "hold"] = "evict"
     preempts: bool = False
+    keep_for: Duration = "1h"
+    keep_percent: Annotated[int, Meta(ge=0, le=100)] = 50
 
 
 class NominateSection(_Section):

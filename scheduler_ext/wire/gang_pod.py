@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler_ext.core.planning.gang import GATE, MemberState
+from scheduler_ext.core.planning.gang import GATE, MemberState, Refusal
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gangs import NAMING, READ, START_BY, gates, is_gated
+from scheduler_ext.wire.gangs import NAMING, READ, gates, is_gated
 from scheduler_ext.wire.kube import strings
+from scheduler_ext.wire.planned_annotation import start_by
 from scheduler_ext.wire.pod.pod_identity import is_terminating, may_preempt, pod_priority
 from scheduler_ext.wire.pod.pod_request import asks_gpu
 from scheduler_ext.wire.reclaim import eviction_body
@@ -26,7 +27,8 @@ class GangPod:
     """A pod that may belong to a gang. `named` has the fields that its gang follows from. `state` is None for
     one that is no member (yet): it failed, is being deleted, or has gates of others. `node` is where it is
     bound, `nominated` where a nomination keeps its place. `gates` are the names of its gates in their order.
-    `deadline` is the time by which its gang must have started (seconds of wall time). `asks_gpu` is False for
+    `deadline` is the time by which its gang must have started (seconds of wall time), and `refusal` what
+    kube-scheduler says of a pod that it found no place for. `asks_gpu` is False for
     one that only belongs to pods with GPUs, such as a launcher."""
 
     uid: str
@@ -41,6 +43,7 @@ class GangPod:
     nominated: str | None = None
     gates: tuple[str, ...] = ()
     deadline: float | None = None
+    refusal: Refusal | None = None
     preempts: bool = True
     asks_gpu: bool = True
 
@@ -66,7 +69,8 @@ def gang_pod(pod: kube.Pod, resources: ResourceNames) -> GangPod:
         node=spec.node_name or None,
         nominated=(pod.status.nominated_node_name if pod.status else None) or None,
         gates=names,
-        deadline=seconds(strings(metadata.annotations).get(START_BY)),
+        deadline=start_by(pod),
+        refusal=_refusal(pod),
         preempts=may_preempt(pod),
         asks_gpu=bool(spec.resource_claims) or asks_gpu(spec, resources),
     )
@@ -83,6 +87,15 @@ def _state(pod: kube.Pod, names: tuple[str, ...]) -> MemberState | None:
     if not names:
         return MemberState.WAITING
     return MemberState.GATED if set(names) == {GATE} else None
+
+
+def _refusal(pod: kube.Pod) -> Refusal | None:
+    """The reasons are those of k8s.io/api (core/v1/types.go): with SchedulerError, kube-scheduler or one of
+    its extenders failed."""
+    for each in (pod.status.conditions or ()) if pod.status is not None else ():
+        if each.type == "PodScheduled" and each.status == "False" and each.reason != "SchedulingGated":
+            return Refusal(each.message or each.reason or "", each.reason == "SchedulerError")
+    return None
 
 
 def names_gang(pod: kube.Pod) -> bool:

@@ -44,10 +44,6 @@ MAX_DURATION = f"{ANNOTATION_PREFIX}max-duration"
 for a gang until that time."""
 _OURS = (GANG, SIZE, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, DEADLINE, ON_DEADLINE)
 
-START_BY = f"{ANNOTATION_PREFIX}gang-start-by"
-"""The time by which the whole gang must have started; written with the nomination, removed when all members
-run."""
-
 MAX_SIZE = 1000
 DEADLINE_BOUNDS_S = (10, 86_400)
 DURATION_BOUNDS_S = (1, 366 * 86_400)

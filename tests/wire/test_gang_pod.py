@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_pod import gang_eviction, gang_pod, gate_patch, names_gang, reduced
 from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.wire.planned_annotation import START_BY, nomination
 from tests.kube_objects import Json
 from tests.kube_objects import pod as pod_object
 from tests.wire.decoded_pods import decoded
@@ -48,8 +50,12 @@ def test_a_pod_that_is_being_deleted_is_no_member() -> None:
 
 
 def test_a_deadline_is_read_from_the_pod() -> None:
-    noted = GANG | {"gpu.scheduler-ext.io/gang-start-by": "2026-11-20T10:00:00Z"}
-    assert gang_pod(decoded(pod_object("p", annotations=noted)), ResourceNames()).deadline == 1795168800.0
+    """From the condition that the planner writes into the status, and never from metadata."""
+    forged = GANG | {START_BY: "2026-11-20T10:00:00Z"}
+    document = pod_object("p", annotations=forged, labels={START_BY: "x"})
+    assert gang_pod(decoded(document), ResourceNames()).deadline is None
+    status = json.loads(nomination("ml", "p", "uid-p", None, deadline=1795168800.0))["status"]
+    assert gang_pod(decoded(document | {"status": status}), ResourceNames()).deadline == 1795168800.0
 
 
 def test_the_patch_removes_the_gate_of_gangs_wherever_it_is() -> None:

@@ -180,6 +180,7 @@ def _member(
         pod.preempts,
         state is MemberState.WAITING and pod.uid in waiting.foreign and not binding,
         binding,
+        None if pod.refusal is None else pod.refusal._replace(text=f"pod {pod.name}: {pod.refusal.text}"),
     )
 
 

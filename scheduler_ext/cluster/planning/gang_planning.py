@@ -23,9 +23,11 @@ from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.planning.backfilled_cluster import BackfilledCluster
-from scheduler_ext.core.planning.gang import GangWish, InvalidGang, OnDeadline
+from scheduler_ext.core.planning.gang import GangKey, GangWish, InvalidGang, OnDeadline
+from scheduler_ext.core.planning.gang_bounds import Bounds, Keeping
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy
 from scheduler_ext.core.planning.gang_decisions import Decisions
+from scheduler_ext.core.planning.gang_failures import Failure
 from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation
 from scheduler_ext.core.planning.gang_step import GangStep, Policy, Scene
 from scheduler_ext.core.planning.gang_turns import GangTurns, before
@@ -89,11 +91,14 @@ class GangPlanning:
         deadlines = DeadlinePolicy(
             config.duration_s("nominate.gangs.deadline"), OnDeadline(gangs.on_deadline)
         )
-        self._policy = Policy(deadlines, gangs.preempts, self._ttl_s)
+        bounds = Bounds(config.duration_s("nominate.gangs.keepFor"), gangs.keep_percent / 100)
+        self._policy = Policy(deadlines, bounds, gangs.preempts, self._ttl_s)
         self._sizes = GroupSizes(transport)
         self._events = GangEvents(write_event)
         self.writes = GangWrites(transport, source, pods, self._events, self._policy)
         self._reservations: Sequence[Reservation[WaitingPod]] = ()
+        self._keeping: Mapping[GangKey, Keeping] = {}
+        self._failures: Mapping[GangKey, Failure] = {}
         # The turn of the first gang that could not be tried in the last step.
         self._in_line: tuple[int, float] | None = None
         self._found: Assembled[WaitingPod] | None = None
@@ -131,6 +136,7 @@ class GangPlanning:
         """Another extender is active."""
         self._conflicts.clear()
         self._reservations, self._in_line, self._found, self._alone = (), None, None, frozenset()
+        self._keeping, self._failures = {}, {}
         self.writes.forget()
         self.entries.forget()
 
@@ -162,6 +168,11 @@ class GangPlanning:
         """The pods alone that may be tried between two steps for gangs: none that comes after a gang that is
         to be tried itself."""
         return asks if self._in_line is None else before(asks, self._in_line)
+
+    def ahead_of(self, ask: WaitingPod) -> list[GangKey]:
+        """The gangs for which places are kept from a pod."""
+        turn = ask.rank[:2]
+        return [each.key for each in self._reservations if each.turn is None or each.turn <= turn]
 
     def beside(self, cluster: PlannedCluster, snapshot: Snapshot) -> PlannedCluster | BackfilledCluster:
         """The cluster as pods alone may use it between two steps for gangs."""
@@ -215,13 +226,15 @@ class GangPlanning:
             budgets,
             lambda ask, some, left: proposals.of(ask.pod, some, left),
             self.writes.not_evicted(),
+            self._failures,
         )
-        planning = GangStep(self._wall(), scene, self._policy, self._reservations)
+        planning = GangStep(self._wall(), scene, self._policy, self._reservations, self._keeping)
         turns = GangTurns(planning, planner, self.alone(asks), cluster, self._pods.duration_s, now, version)
         decisions = turns.take(found.gangs)
         if {each.key for each in self._reservations} != {each.key for each in decisions.reservations}:
             self.version += 1
         self._reservations, self._in_line = decisions.reservations, decisions.in_line
+        self._keeping, self._failures = decisions.keeping, decisions.failures
         self.entries.take(decisions.verdicts, found, time.time())
         took = time.monotonic() - began
         self._not_before = time.monotonic() + max(_EVERY_S, _REST * took)
@@ -253,7 +266,9 @@ class GangPlanning:
         known = {ask.uid: ask for ask in asks if ask.uid not in problems}
         waiting = Waiting(known, problems, assumed, binding, foreign, self._refused())
         planned = {
-            ask.uid: ask.planned.node for ask in asks if ask.planned is not None and not ask.is_foreign
+            ask.uid: ask.planned.node
+            for ask in asks
+            if ask.planned is not None and ask.nominated == ask.planned.node
         }
         pods = []
         every = self.writes.own.over(self._pods.all())

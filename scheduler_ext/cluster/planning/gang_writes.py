@@ -28,8 +28,6 @@ from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire.gang_pod import ONLY_NODE
-from scheduler_ext.wire.gangs import START_BY
-from scheduler_ext.wire.times import time_text
 
 log = logging.getLogger(__name__)
 
@@ -193,14 +191,17 @@ class GangWrites:
         return least_s if given.deadline is None else max(least_s, given.deadline - step.server_now)
 
     def _withdrawn(self, step: _Step) -> list[Write]:
-        """The nominations that go; the deadline stays."""
+        """The nominations that go. The deadline of a gang that has begun stays; to another one nothing is
+        promised any more."""
         writes = []
         for uid in step.decisions.withdraw:
             pod = step.found.pods[uid]
             self._asked.pop(uid, None)
             if pod.state is not MemberState.BOUND:
-                self.own.placed(uid, None, pod.deadline)
-                writes.append(Write(pod, None, _notes(pod.deadline, "", step.gangs[uid])))
+                gang = step.gangs[uid]
+                until = pod.deadline if gang.has_begun else None
+                self.own.placed(uid, None, until)
+                writes.append(Write(pod, None, _notes("", gang), deadline=until))
         return writes
 
     def _nominated(self, step: _Step) -> list[Write]:
@@ -214,8 +215,8 @@ class GangWrites:
             if self._is_written(each) or self._is_asked(each, step.now):
                 continue
             end = step.server_now + self._policy.starting_s if each.deadline is None else each.deadline
-            notes = _notes(each.deadline, each.node, step.gangs[each.uid])
-            writes.append(Write(step.found.pods[each.uid], PlannedPlace(each.node, end), notes))
+            pod, notes = step.found.pods[each.uid], _notes(each.node, step.gangs[each.uid])
+            writes.append(Write(pod, PlannedPlace(each.node, end), notes, deadline=each.deadline))
             self._asked[each.uid] = _Asked(each.node, step.now)
         return writes
 
@@ -263,7 +264,6 @@ class GangWrites:
             raise failed
 
 
-def _notes(deadline: float | None, node: str, gang: Gang[WaitingPod]) -> dict[str, str]:
+def _notes(node: str, gang: Gang[WaitingPod]) -> dict[str, str]:
     """The annotations of a member. One of a gang that has to be in one domain goes to this node alone."""
-    notes = {} if deadline is None else {START_BY: time_text(deadline)}
-    return notes if gang.wish.required_topology is None else notes | {ONLY_NODE: node}
+    return {} if gang.wish.required_topology is None else {ONLY_NODE: node}

@@ -32,12 +32,14 @@ _QUERY = {"fieldManager": FIELD_MANAGER}
 @dataclass(frozen=True, slots=True)
 class Write:
     """A nomination of a pod, or its withdrawal (`place` None). `notes` are the other annotations of the
-    planner that the pod has then. With `races`, kube-scheduler comes to the pod in any case."""
+    planner that the pod has then, and `deadline` is that of its gang. With `races`, kube-scheduler comes to
+    the pod in any case."""
 
     pod: NamedPod
     place: PlannedPlace | None
     notes: Mapping[str, str] = field(default_factory=dict)
     races: bool = False
+    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ class NominationWriter(Background):
 
     def _write(self, write: Write) -> None:
         pod = write.pod
-        body = nomination(pod.namespace, pod.name, pod.uid, write.place, write.notes)
+        body = nomination(pod.namespace, pod.name, pod.uid, write.place, write.notes, write.deadline)
         path = f"{pod_path(pod.namespace, pod.name)}/status"
         try:
             self._transport.send("PATCH", path, body, APPLY, _QUERY, _CALL_S, _METADATA)

@@ -46,6 +46,9 @@ class Draining(Placing[Ask], Protocol[Ask]):
     def take_back(self, ask: Ask, node: str) -> None:
         """The pod that was put on the node is not there."""
 
+    def part_asked(self, asks: Iterable[Ask], nodes: Collection[str]) -> float:
+        """What these pods ask of the GPUs of nodes, as a part of them; 0 of nodes without any."""
+
     def within_reach(self, ask: Ask) -> Collection[str]:
         """The nodes that take the pod now, or would if other pods left."""
 

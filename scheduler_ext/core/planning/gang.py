@@ -63,15 +63,23 @@ class MemberState(Enum):
     DONE = "done"
 
 
+class Refusal(NamedTuple):
+    """What kube-scheduler says of a pod that it did not bind; after an error it may do so soon."""
+
+    text: str
+    is_error: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Member(Generic[T]):
     """A pod of a gang, with the description `ask` that the cluster understands. `node` is where it is bound,
-    or where a nomination of the planner keeps its place. `deadline` is written when the gates go: the time
-    by which the whole gang must have started, None before that and again once it has (seconds of wall
-    time). `max_duration_s` is the longest time that it runs, if stated. Members of one `kind` ask the same;
-    None: unknown. `preempts` is False for one that may not cause evictions. One that `has_other_place` was
-    nominated by another component, and that place is held already. One that is `binding` has its room on the
-    cluster, at `node`: a Binding is in flight, and may still fail."""
+    or where a nomination of the planner keeps its place. `deadline` is what the planner wrote in the pod's
+    status with its nomination: the time by which the whole gang must have started, None before that and again
+    once it has (seconds of wall time). `max_duration_s` is the longest time that it runs, if stated. Members
+    of one `kind` ask the same; None: unknown. `preempts` is False for one that may not cause evictions. One
+    that `has_other_place` was nominated by another component, and that place is held already. One that is
+    `binding` has its room on the cluster, at `node`: a Binding is in flight, and may still fail. `refusal` is
+    why kube-scheduler has not bound it."""
 
     uid: str
     ask: T
@@ -85,6 +93,7 @@ class Member(Generic[T]):
     preempts: bool = True
     has_other_place: bool = False
     binding: bool = False
+    refusal: Refusal | None = None
 
     @property
     def is_unbound(self) -> bool:
@@ -139,14 +148,14 @@ class Gang(Generic[T]):
         """Whether a member can start without the others: it is bound, or its gate is gone."""
         return any(member.state in (MemberState.WAITING, MemberState.BOUND) for member in self.members)
 
-    @property
-    def is_promised(self) -> bool:
-        """Whether it holds GPUs, or its gates went and it has until its deadline. Pods that had no gate have
-        begun without that."""
-        return any(
-            member.state is MemberState.BOUND
-            or (member.state is MemberState.WAITING and member.deadline is not None)
-            for member in self.members
+    def is_promised(self, now: float) -> bool:
+        """Whether the planner has started it, and its time is not over: all members that lack a node have a
+        deadline. With a pod without one a gang has its turn, whatever else is bound: its owner can make such
+        pods, and gates go, at any time."""
+        return (
+            self.has_begun
+            and bool(self.joining)
+            and all(member.deadline is not None and now < member.deadline for member in self.joining)
         )
 
     @property
@@ -201,10 +210,9 @@ class Gang(Generic[T]):
         return max(longest) if longest and len(longest) == len(stated) else None
 
 
-def rank(gang: Gang[T]) -> tuple[bool, int, float, GangKey]:
-    """The order of gangs: those that have begun come first, because they hold GPUs that wait for the rest;
-    then kube-scheduler's order, priority and age."""
-    return not gang.has_begun, -gang.priority, gang.created_at, gang.key
+def rank(gang: Gang[T]) -> tuple[int, float, GangKey]:
+    """The order of gangs, kube-scheduler's: priority and age."""
+    return *gang.turn, gang.key
 
 
 _FARTHEST = {

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from scheduler_ext.core.planning.gang import Gang, GangKey
+from scheduler_ext.core.planning.gang_bounds import Keeping
+from scheduler_ext.core.planning.gang_failures import Failure
 from scheduler_ext.core.planning.gang_fit import GangMiss
 from scheduler_ext.core.planning.gang_reservation import Reservation
 from scheduler_ext.core.planning.plan import State
@@ -29,7 +31,9 @@ class Single(Generic[T]):
 class Verdict(Generic[T]):
     """How a gang (or the pod `uid`) stands after the step, in the order in which places are given. `miss` is
     the nearest that a gang came to fitting, `reservation` its own, `behind` the gang whose reservation is in
-    the way."""
+    the way. Of a gang for which no places are kept, `again_at` is when they are kept again, and `too_much`
+    the part of the GPUs that they would be, above the part that is allowed. `failure` is why its last start
+    failed, and `left_out` are the nodes that it does not use for that reason."""
 
     state: State
     gang: Gang[T] | None = None
@@ -38,6 +42,10 @@ class Verdict(Generic[T]):
     miss: GangMiss[T] | None = None
     reservation: Reservation[T] | None = None
     behind: GangKey | None = None
+    again_at: float | None = None
+    too_much: tuple[float, float] | None = None
+    failure: Failure | None = None
+    left_out: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,8 @@ class Decisions(Generic[T]):
     """In the order of execution: `settle` are members of gangs that have started, which lose their
     deadline; `evict` and `withdraw` (nominations that no longer hold; a member keeps its deadline) make
     room; each of `lift` has the gated members of one gang, whose gates go after all of its nominations have
-    been written."""
+    been written. `keeping` has for how long places have been kept for gangs that wait, and `failures` why
+    the last starts of gangs failed."""
 
     settle: Sequence[str] = ()
     evict: Sequence[Evict] = ()
@@ -73,6 +82,8 @@ class Decisions(Generic[T]):
     lift: Sequence[Sequence[str]] = ()
     reservations: Sequence[Reservation[T]] = ()
     verdicts: Sequence[Verdict[T]] = ()
+    keeping: Mapping[GangKey, Keeping] = field(default_factory=dict)
+    failures: Mapping[GangKey, Failure] = field(default_factory=dict)
 
     @property
     def in_line(self) -> tuple[int, float] | None:

@@ -2,15 +2,17 @@
 planner that takes over from another goes on where that one stopped: gates, nominations with deadlines and
 bound members say how far each gang is."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.planning.draining import Draining, Running, Topology
 from scheduler_ext.core.planning.gang import Gang, GangKey, Member, MemberState, rank
+from scheduler_ext.core.planning.gang_bounds import Bounds, Keeping
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy, Standing, deadline, given_up, standing
 from scheduler_ext.core.planning.gang_decisions import Decisions, Evict, GivenPlace, Single, Verdict
+from scheduler_ext.core.planning.gang_failures import Failure, failure
 from scheduler_ext.core.planning.gang_fit import GangFit, GangMiss, fit
 from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation, not_taken, part_of, reserve
 from scheduler_ext.core.planning.gang_victims import Proposals, victims
@@ -20,6 +22,7 @@ from scheduler_ext.core.request.request import GpuRequest
 
 T = TypeVar("T")
 
+NOTHING_KEPT: Mapping[GangKey, Keeping] = {}
 # The members of a gang that leave when it is evicted. The others are behind gates still.
 _LEAVING = (MemberState.BOUND, MemberState.WAITING)
 
@@ -27,9 +30,10 @@ _LEAVING = (MemberState.BOUND, MemberState.WAITING)
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How gangs are treated. `preempts`: they may evict pods of lower priority. `starting_s` is the longest
-    time from a plan to the start of a pod."""
+    time from a plan to the start of a pod. `bounds` are those of kept places."""
 
     deadlines: DeadlinePolicy = field(default_factory=DeadlinePolicy)
+    bounds: Bounds = field(default_factory=Bounds)
     preempts: bool = False
     starting_s: float = 30.0
 
@@ -38,7 +42,7 @@ class Policy:
 class Scene(Generic[T]):
     """The cluster at one time: pods on nodes are on `cluster`, and so are nominations by others, but those of
     the planner are not. `running` are the pods on nodes that may be waited for or evicted. The evictions of
-    late gangs in `refused` were refused a short time ago."""
+    late gangs in `refused` were refused a short time ago. `failures` are those of former steps."""
 
     cluster: Draining[T]
     running: Sequence[Running]
@@ -46,6 +50,7 @@ class Scene(Generic[T]):
     budgets: Sequence[Budget] = ()
     proposals: Proposals[T] | None = None
     refused: Collection[GangKey] = ()
+    failures: Mapping[GangKey, Failure] = field(default_factory=dict)
 
 
 def step(
@@ -55,14 +60,14 @@ def step(
     scene: Scene[T],
     policy: Policy,
     previous: Sequence[Reservation[T]] = (),
+    keeping: Mapping[GangKey, Keeping] = NOTHING_KEPT,
 ) -> Decisions[T]:
-    """What to do now. Gangs that have begun get their places first, then gangs and pods by priority and age.
-    `previous` are the reservations of the last step, which keep their places where they can. The cluster has
-    all planned pods afterwards."""
-    planning = GangStep(now, scene, policy, previous)
+    """What to do now. Gangs that were started get their places first, then gangs and pods by priority and
+    age. `previous` are the reservations of the last step, which keep their places where they can, and
+    `keeping` says for how long. The cluster has all planned pods afterwards."""
+    planning = GangStep(now, scene, policy, previous, keeping)
     planning.begin(gangs)
-    waiting: list[Gang[T] | Single[T]] = [gang for gang in planning.gangs if not gang.has_begun]
-    waiting += singles
+    waiting: list[Gang[T] | Single[T]] = [*planning.waiting, *singles]
     waiting.sort(key=lambda each: (-each.priority, each.created_at))
     for each in waiting:
         if isinstance(each, Single):
@@ -74,17 +79,24 @@ def step(
 
 class GangStep(Generic[T]):
     """A step in parts, for a planner that places pods without a gang in its own way: `begin` first, then
-    `start` for each other gang in its turn among the pods, which take places that `backfill` allows and
-    `hold` them."""
+    `start` for each gang of `waiting` in its turn among the pods, which take places that `backfill` allows
+    and `hold` them."""
 
     def __init__(
-        self, now: float, scene: Scene[T], policy: Policy, previous: Sequence[Reservation[T]] = ()
+        self,
+        now: float,
+        scene: Scene[T],
+        policy: Policy,
+        previous: Sequence[Reservation[T]] = (),
+        keeping: Mapping[GangKey, Keeping] = NOTHING_KEPT,
     ) -> None:
         self._now = now
         self._scene = scene
         self._cluster = scene.cluster
         self._policy = policy
         self._previous = {each.key: each for each in previous}
+        self._keeping = dict(keeping)
+        self._failures = {key: each for key, each in scene.failures.items() if not each.is_over(now)}
         # A pod that runs longer than it said has no known end.
         self._running = [
             replace(pod, ends_at=None) if pod.ends_at is not None and pod.ends_at < now else pod
@@ -92,6 +104,8 @@ class GangStep(Generic[T]):
         ]
         self.backfill = Backfill(self._cluster, self._running, now, policy.starting_s)
         self.gangs: Sequence[Gang[T]] = ()
+        self.waiting: Sequence[Gang[T]] = ()
+        """The gangs that are still to have their turn, in their order."""
         self._by_key: dict[GangKey | None, Gang[T]] = {}
         self._singles: list[Single[T]] = []
         self._settle: list[str] = []
@@ -103,11 +117,15 @@ class GangStep(Generic[T]):
         self._verdicts: list[Verdict[T]] = []
 
     def begin(self, gangs: Sequence[Gang[T]]) -> None:
-        """Deadlines of all gangs, and places for those that have begun."""
+        """Deadlines of all gangs, and places for those that the planner has started: nothing that a pod says
+        of itself puts a gang before pods of higher priority."""
         self.gangs = sorted(gangs, key=rank)
         self._by_key = {gang.key: gang for gang in self.gangs}
         begun = self._in_time([gang for gang in self.gangs if gang.has_begun])
-        kept = [(gang, self._keep(gang)) for gang in begun]
+        promised = [gang for gang in begun if gang.is_promised(self._now)]
+        later = {gang.key for gang in begun if not gang.is_promised(self._now)}
+        self.waiting = [gang for gang in self.gangs if not gang.has_begun or gang.key in later]
+        kept = [(gang, self._keep(gang)) for gang in promised]
         for gang, places in kept:
             self._complete(gang, places)
 
@@ -116,6 +134,7 @@ class GangStep(Generic[T]):
         policy = self._policy.deadlines
         overdue = given_up(begun, self._now, policy, self._reach)
         for gang in overdue:
+            self._note_failure(gang)
             leaving = [member.uid for member in gang.members if member.state in _LEAVING]
             evicted = [Evict(uid, gang.key, overdue=True) for uid in leaving]
             if gang.key in self._scene.refused:
@@ -128,9 +147,34 @@ class GangStep(Generic[T]):
         for gang in begun:
             if standing(gang, self._now, policy) is Standing.STARTED:
                 self._settle += [member.uid for member in gang.bound if member.deadline is not None]
+                self._failures.pop(gang.key, None)
             if gang not in overdue and gang.joining:
                 starting.append(gang)
         return starting
+
+    def _note_failure(self, gang: Gang[T]) -> None:
+        """Remember why a gang did not start in time."""
+        until = deadline(gang, self._policy.deadlines)
+        assert until is not None
+
+        def fits(member: Member[T]) -> bool:
+            there = member.node in self._cluster.nodes
+            return there and self._cluster.best(member.ask, (member.node or "",)) is not None
+
+        before = self._failures.get(gang.key)
+        self._failures[gang.key] = failure(gang, until, before, self._now, fits)
+
+    def _left_out(self, gang: Gang[T]) -> frozenset[str]:
+        """The nodes on which a start of a gang failed a short time ago."""
+        last = self._failures.get(gang.key)
+        return last.left_out(self._now) if last is not None else frozenset()
+
+    def _open(self, gang: Gang[T]) -> frozenset[str] | None:
+        """The nodes that a gang may use; None: all."""
+        among = self.backfill.open_nodes(gang.priority, gang.max_duration_s)
+        if not (left_out := self._left_out(gang)):
+            return among
+        return (frozenset(self._cluster.nodes) if among is None else among) - left_out
 
     def _reach(self, gang: Gang[T]) -> frozenset[str]:
         return part_of(gang, self._cluster) | gang.nodes
@@ -168,7 +212,7 @@ class GangStep(Generic[T]):
         """Places for the members of a gang that has begun. Its gates go once all have one."""
         until = deadline(gang, self._policy.deadlines)
         rest = gang.with_places(places)
-        among = self.backfill.open_nodes(gang.priority, gang.max_duration_s)
+        among = self._open(gang)
         found = fit(rest, self._cluster, self._scene.topology, among) if rest.joining else GangFit({})
         if isinstance(found, GangFit):
             places |= {uid: place.node for uid, place in found.places.items()}
@@ -178,10 +222,14 @@ class GangStep(Generic[T]):
         self._nominate_all(gang, places, until)
 
     def start(self, gang: Gang[T]) -> None:
-        """All members of a gang that has not begun get places and lose their gates, or none does."""
+        """All members of a gang get places and lose their gates, or none does. The members of one that has
+        begun have turns alike, and keep the places that they have."""
+        if gang.has_begun:
+            self._complete(gang, self._keep(gang))
+            return
         if not self._is_ready(gang):
             return
-        among = self.backfill.open_nodes(gang.priority, gang.max_duration_s)
+        among = self._open(gang)
         mark = self._cluster.mark()
         places = self._keep(gang)
         kept_open = among is None or among.issuperset(places.values())
@@ -201,7 +249,7 @@ class GangStep(Generic[T]):
         if not held or gang.problem is not None or gang.missing:
             return []
         cluster, topology = self._cluster, self._scene.topology
-        among = self.backfill.open_nodes(gang.priority, gang.max_duration_s)
+        among = self._open(gang)
         mark = cluster.mark()
         found = []
         if isinstance(fit(gang, cluster, topology, among), GangMiss):
@@ -223,18 +271,22 @@ class GangStep(Generic[T]):
         self.backfill.remove(uid, node)
 
     def postpone(self, gang: Gang[T]) -> None:
-        """Pods before a gang that has not begun are still to be tried: it does not start, and of its former
-        places it keeps those that these pods did not get."""
-        if not self._is_ready(gang):
+        """Pods before a gang are still to be tried: it does not start, and of its former places it keeps
+        those that these pods did not get."""
+        if not gang.has_begun and not self._is_ready(gang):
             return
         kept = self._previous.get(gang.key)
         if kept is not None:
             kept = not_taken(gang, kept, self._cluster, self._running)
+        if kept is not None and self._kept_since(kept, evicts=False).is_paused:
+            kept = None
         if kept is not None:
             self.backfill.reservations.append(kept)
         places = self._keep(gang)
         self._verdicts.append(Verdict(State.IN_LINE, gang, places=places, reservation=kept))
-        self._nominate_all(gang, places, self._policy.deadlines.start_by(gang, self._now))
+        deadlines = self._policy.deadlines
+        until = deadline(gang, deadlines) if gang.has_begun else deadlines.start_by(gang, self._now)
+        self._nominate_all(gang, places, until)
 
     def _is_ready(self, gang: Gang[T]) -> bool:
         """Whether the gang can be planned at all."""
@@ -269,11 +321,12 @@ class GangStep(Generic[T]):
 
     def _wait(self, gang: Gang[T], miss: GangMiss[T]) -> None:
         """The gang does not fit: the first such gang of its part of the cluster makes room, or keeps it."""
-        part = part_of(gang, self._cluster)
+        part = part_of(gang, self._cluster) - self._left_out(gang)
         for other in self.backfill.reservations:
             if not other.part.isdisjoint(part):
                 self._verdicts.append(Verdict(State.BEHIND, gang, miss=miss, behind=other.key))
                 return
+        evicted = len(self._evict)
         mine = self._preempt(gang, part)
         state = State.EVICTING
         if mine is None:
@@ -285,13 +338,41 @@ class GangStep(Generic[T]):
             self._verdicts.append(Verdict(State.UNSCHEDULABLE, gang, miss=miss))
             return
         staying = {pod.uid for pod in self._running if not pod.leaving}
+        if (share := self._too_much(mine, part, staying)) is not None:
+            too_much = share, self._policy.bounds.share
+            self._verdicts.append(Verdict(State.NOT_KEPT, gang, miss=miss, too_much=too_much))
+            return
+        keeping = self._kept_since(mine, evicts=len(self._evict) > evicted)
+        if keeping.again_at is not None:
+            self._verdicts.append(Verdict(State.NOT_KEPT, gang, miss=miss, again_at=keeping.again_at))
+            return
         if self._preempting(gang) and mine.awaited & staying:
             # Others are in the way, so pods that it would evict may come. If all that is awaited leaves, they
             # may not: the gang would evict such pods again and again.
             mine = replace(mine, evicts_below=gang.priority)
-        mine = replace(mine, turn=None if gang.is_promised else gang.turn)
+        mine = replace(mine, turn=None if gang.is_promised(self._now) else gang.turn)
         self.backfill.reservations.append(mine)
         self._verdicts.append(Verdict(state, gang, miss=miss, reservation=mine))
+
+    def _too_much(self, kept: Reservation[T], part: frozenset[str], staying: Collection[str]) -> float | None:
+        """The part of the GPUs that places would be, if it is above that which may wait for pods that stay
+        longer, or for a time that is not known; None: they may be kept."""
+        bounds = self._policy.bounds
+        soon = kept.starts_at is not None and kept.starts_at <= self._now + bounds.longest_s
+        if soon or kept.awaited.isdisjoint(staying):
+            return None
+        share = self._cluster.part_asked((each.ask for each in kept.members), part)
+        return share if share > bounds.share else None
+
+    def _kept_since(self, kept: Reservation[T], *, evicts: bool) -> Keeping:
+        """Since when places are kept for a gang, or when they are again. One that evicts pods now has an end
+        again."""
+        before = self._keeping.get(kept.key, Keeping(self._now))
+        if before.is_paused and evicts:
+            before = Keeping(self._now, before.failures)
+        found = before.at(self._now, kept.starts_at, self._policy.bounds)
+        self._keeping[kept.key] = found
+        return found
 
     def _preempting(self, gang: Gang[T]) -> bool:
         return self._policy.preempts and gang.preempts
@@ -345,10 +426,19 @@ class GangStep(Generic[T]):
     def decisions(self) -> Decisions[T]:
         """All that was decided. A gang that was evicted meanwhile gets no place."""
         gangs, singles = self.gangs, self._singles
+        verdicts = [
+            each
+            if each.gang is None
+            else replace(
+                each, failure=self._failures.get(each.gang.key), left_out=sorted(self._left_out(each.gang))
+            )
+            for each in self._verdicts
+        ]
         going = {each.uid for each in self._evict}
         undone = {gang.key for gang in gangs if any(each.uid in going for each in gang.members)}
         staying = {each.uid for gang in gangs if gang.key not in undone for each in gang.members}
         staying |= {each.uid for each in singles}
+        waiting = {each.gang.key for each in self._verdicts if each.gang and each.state is not State.PLANNED}
         nominate = [each for each in self._nominate if each.uid in staying]
         planned = {each.uid for each in nominate} | going
         held = [(each.uid, each.node) for each in singles]
@@ -361,5 +451,7 @@ class GangStep(Generic[T]):
             nominate=nominate,
             lift=[uids for uids in self._lift if staying.issuperset(uids)],
             reservations=self.backfill.reservations,
-            verdicts=self._verdicts,
+            verdicts=verdicts,
+            keeping={key: each for key, each in self._keeping.items() if key in waiting},
+            failures=self._failures,
         )

@@ -1,5 +1,5 @@
-"""The turns of gangs and of pods alone in one step of the planner: gangs that have begun first, then all by
-priority and age."""
+"""The turns of gangs and of pods alone in one step of the planner: gangs that it has started first, then all
+by priority and age."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
@@ -51,9 +51,7 @@ class GangTurns:
                 self._hold(by_uid[uid], node)
         self._planning.begin(gangs)
         in_turn = True
-        for gang in self._planning.gangs:
-            if gang.has_begun:
-                continue
+        for gang in self._planning.waiting:
             in_turn = in_turn and self._place_before(gang)
             if in_turn:
                 self._make_room(gang)

@@ -1,9 +1,11 @@
 """How a waiting gang stands, in a sentence."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import TypeVar
 
+from scheduler_ext.core.framework.refusal import few
 from scheduler_ext.core.planning.gang import NODE_POOL, Gang
 from scheduler_ext.core.planning.gang_decisions import Verdict
 from scheduler_ext.core.planning.gang_fit import GangMiss
@@ -41,23 +43,44 @@ def sentence(verdict: Verdict[T], amounts: Amounts[T]) -> str:
         case State.PLANNED:
             return f"all {gang.wish.size} members have places"
         case State.GIVEN_UP:
-            return f"{_begun(gang)}, and the deadline has passed: the gang is evicted whole"
+            late = f"{_begun(gang)}, and the deadline has passed: the gang is evicted whole"
+            return f"{late}; {verdict.failure.why}" if verdict.failure is not None else late
         case State.UNSCHEDULABLE if gang.wish.required_topology and _has_no_domain(verdict.miss):
             return _no_domain(gang.wish.required_topology)
     words = [nearest_miss(verdict.miss, amounts)] if verdict.miss is not None else []
+    return "; ".join([*words, *_waits(verdict)])
+
+
+def _waits(verdict: Verdict[T]) -> Iterator[str]:
+    """What the gang waits for, and what is kept for it."""
+    kept = verdict.reservation
+    if verdict.failure is not None:
+        times = f" (for the {verdict.failure.count}. time)" if verdict.failure.count > 1 else ""
+        yield f"the last start failed{times}: {verdict.failure.why}"
+    if verdict.left_out and verdict.failure is not None:
+        until = datetime.fromtimestamp(verdict.failure.until, UTC).strftime("%H:%M UTC")
+        yield f"{_nodes(len(verdict.left_out))} left out until {until}: {few(verdict.left_out)}"
     if verdict.state is State.BEHIND:
-        words.append(f"behind gang {verdict.behind}, for which places are kept")
+        yield f"behind gang {verdict.behind}, for which places are kept"
     elif verdict.state is State.IN_LINE:
-        words.append("pods that come before the gang are still to be tried")
+        yield "pods that come before the gang are still to be tried"
     elif verdict.state is State.UNSCHEDULABLE:
-        words.append("the gang would not fit if all other pods with GPUs left")
-    if verdict.reservation is not None:
-        kept = verdict.reservation
+        yield "the gang would not fit if all other pods with GPUs left"
+    elif verdict.again_at is not None:
+        again = datetime.fromtimestamp(verdict.again_at, UTC).strftime("%H:%M UTC")
+        yield f"places were kept for the longest time allowed; none are until {again}, for other pods"
+    elif verdict.too_much is not None:
+        part, allowed = (f"{each * 100:.0f} %" for each in verdict.too_much)
+        yield (
+            f"no places are kept: they would be {part} of the GPUs that its pods can use, and at most "
+            f"{allowed} wait for a start that is far or not known (nominate.gangs.keepPercent); it is known "
+            "where the pods that run there state a max-duration"
+        )
+    if kept is not None:
         pods = f"{len(kept.awaited)} pod{'s' * (len(kept.awaited) != 1)}"
-        words.append(f"places are kept on {_nodes(len(kept.nodes))}, free once {pods} left")
+        yield f"places are kept on {_nodes(len(kept.nodes))}, free once {pods} left"
         if verdict.state is State.RESERVED and kept.starts_at is None:
-            words.append("the time is unknown, because some of these pods state no max-duration")
-    return "; ".join(words)
+            yield "the time is unknown, because some of these pods state no max-duration"
 
 
 def _has_no_domain(miss: GangMiss[T] | None) -> bool:

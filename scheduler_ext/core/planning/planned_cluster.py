@@ -5,7 +5,7 @@ A pod that is put on a node changes this node alone, so only that node is decide
 compared with, such as the scarcity of a model, stays as it is in the snapshot until the next one."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -150,6 +150,11 @@ class PlannedCluster:
         there = self.info(node).planned if node in self._snapshot.nodes else ()
         return next((pod for pod in there if pod.uid == uid), None)
 
+    def count(self, ask: WaitingPod) -> int:
+        """The number of nodes that take a pod."""
+        fits = self._in_tree.passed(ask) & (self._totals_of(ask.request).totals > -np.inf)
+        return int(np.count_nonzero(fits))
+
     def refusals(self, ask: WaitingPod) -> Counter[str]:
         """The number of nodes that refuse a pod, by reason: kube-scheduler's own, then those of GPUs."""
         found = self._in_tree.refusals(ask)
@@ -169,6 +174,11 @@ class PlannedCluster:
             names = frozenset(self._name(row) for row in np.flatnonzero(possible).tolist())
             self._reach = possible, names
         return self._reach[1]
+
+    def part_asked(self, asks: Iterable[WaitingPod], nodes: Collection[str]) -> float:
+        """What these pods ask of the GPUs of nodes, as a part of them; 0 of nodes without any."""
+        there = sum(self._snapshot.nodes[node].state.gpus for node in nodes)
+        return sum(ask.gpus for ask in asks) / there if there else 0.0
 
     def info(self, node: str) -> NodeInfo:
         """A node as it is now."""

@@ -152,7 +152,6 @@ _OTHERS = (
     "gang-preferred-topology",
     "gang-deadline",
     "gang-on-deadline",
-    "gang-start-by",
     "max-duration",
 )
 

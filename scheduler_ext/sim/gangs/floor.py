@@ -1,7 +1,7 @@
 """The pods on the nodes of a simulated cluster, and the planner's view of them."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,6 +140,11 @@ class FloorPlaces(TriedPlaces):
             left[id(placement)] += pods
         placement = next(placement for _, placement, _ in reversed(here) if left[id(placement)] > 0)
         self._change(ask.kind, placement, -1)
+
+    def part_asked(self, asks: Iterable[OfKind], nodes: Collection[str]) -> float:
+        """What these pods ask of the GPUs of nodes, as a part of them; 0 of nodes without any."""
+        there = sum(int(self._world.cluster.gpus[self._number[node]]) for node in nodes)
+        return sum(ask.kind.gpus for ask in asks) / there if there else 0.0
 
     def within_reach(self, ask: OfKind) -> Collection[str]:
         """The nodes that are large enough for the pod."""

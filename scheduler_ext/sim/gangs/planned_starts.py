@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from scheduler_ext.core.planning.gang_bounds import Bounds
 from scheduler_ext.core.planning.gang_decisions import Single
 from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation
 from scheduler_ext.core.planning.gang_step import GangStep, Policy, Scene
@@ -39,7 +40,9 @@ class PlannedStarts:
         self._places = places
         self._batch = batch
         self._preemption = preemption
-        self._policy = Policy(preempts=preemption is not None, starting_s=0.0)
+        # Times are in lifetimes of pods, and places are kept as long as they are needed.
+        bounds = Bounds(float("inf"), share=1.0)
+        self._policy = Policy(bounds=bounds, preempts=preemption is not None, starting_s=0.0)
         self._waiting: dict[Job, None] = {}
         self._reservations: Sequence[Reservation[JobPod]] = ()
         self._spent_s = 0.0

@@ -1,9 +1,9 @@
 """POST, PUT, PATCH and DELETE: enough of the API's rules for competing writers.
 
 Simpler than the real thing: a status is written through `/status` alone, for every kind; server-side apply
-owns the first level of spec, status, labels and annotations, and sees a conflict only in a field of a pod's
-status that has another value and is not its own; a strategic merge patch
-counts as a merge patch.
+owns the first level of spec, status, labels and annotations, conditions by type, and sees a conflict only
+in a field of a pod's status that has another value and is not its own; a strategic merge patch counts as a
+merge patch.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.kube_objects import Json
 _MERGE = ("application/merge-patch+json", "application/strategic-merge-patch+json")
 _APPLY = "application/apply-patch+yaml"
 _JSON_PATCH = "application/json-patch+json"
+_CONDITION = "conditions/"
 _SUCCESS = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}'
 
 
@@ -246,16 +247,15 @@ def _applied(patch: Json, asked: Target, manager: str, now: str, before: Json) -
     fields: Json = {}
     for section in _sections(asked):
         parent = after if section in ("spec", "status") else after["metadata"]
-        given = (patch if parent is after else patch.get("metadata", {})).get(section) or {}
+        given = _flat((patch if parent is after else patch.get("metadata", {})).get(section))
+        there = _flat(parent.get(section))
         of_others = given.keys() - {key.removeprefix("f:") for key in owned.get(f"f:{section}", {})}
-        if asked.collection == PODS and any(
-            (parent.get(section) or {}).get(key, given[key]) != given[key] for key in of_others
-        ):
+        if asked.collection == PODS and any(there.get(key, given[key]) != given[key] for key in of_others):
             raise _conflict(asked, "Apply failed with 1 conflict")
         dropped = {key.removeprefix("f:") for key in owned.get(f"f:{section}", {})} - set(given)
-        values = {key: value for key, value in (parent.get(section) or {}).items() if key not in dropped}
+        values = {key: value for key, value in there.items() if key not in dropped}
         if values or given or dropped:
-            parent |= {section: values | given}
+            parent |= {section: _nested(values | given)}
         if given:
             fields[f"f:{section}"] = {f"f:{key}": {} for key in given}
     if after == before and fields == owned:
@@ -265,6 +265,18 @@ def _applied(patch: Json, asked: Target, manager: str, now: str, before: Json) -
     entry |= {"subresource": asked.subresource} if asked.subresource else {}
     after["metadata"]["managedFields"] = [e for e in entries if _owner(e) != mine] + [entry]
     return after
+
+
+def _flat(section: Json | None) -> Json:
+    """A section whose conditions are fields of their own, by type: the API server merges them so."""
+    found = dict(section or {})
+    return found | {f"{_CONDITION}{each['type']}": each for each in found.pop("conditions", ())}
+
+
+def _nested(flat: Json) -> Json:
+    conditions = [value for key, value in flat.items() if key.startswith(_CONDITION)]
+    found = {key: value for key, value in flat.items() if not key.startswith(_CONDITION)}
+    return found | ({"conditions": conditions} if conditions else {})
 
 
 def _sections(asked: Target) -> tuple[str, ...]:

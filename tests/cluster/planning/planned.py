@@ -18,7 +18,7 @@ from scheduler_ext.core.planning.gang import GATE
 from scheduler_ext.core.planning.plan import Entry, State
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, GangsSection, NominateSection
-from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION
+from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION, START_BY
 from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_requests import Request, writes
@@ -121,6 +121,11 @@ class Planned:
     def _pods(self) -> dict[str, Json]:
         pods = [each.object() for each in self.server.store.collection(PODS).current()]
         return {each["metadata"]["name"]: each for each in pods}
+
+
+def started(until: float) -> Json:
+    """The status of a member whose gang has until then to start."""
+    return {"conditions": [{"type": START_BY, "status": "True", "message": time_text(until)}]}
 
 
 def is_lift(request: Request) -> bool:

@@ -6,14 +6,12 @@ import time
 
 import pytest
 
-from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import PODS
 from tests.cluster.api.api_requests import Request
 from tests.cluster.following import eventually
 from tests.cluster.planning.planned import (
     GANGS,
-    OURS,
     PREEMPTING,
     WHOLE,
     Planned,
@@ -21,6 +19,7 @@ from tests.cluster.planning.planned import (
     is_lift,
     is_nomination,
     own_writes,
+    started,
 )
 from tests.kube_objects import pod
 
@@ -95,8 +94,7 @@ def test_evictions_that_fail_hold_up_no_other_gang(planned: Planned, monkeypatch
     monkeypatch.setattr("scheduler_ext.cluster.planning.gang_calls._CALL_S", 0.2)
     planned.add_nodes("n1", "n2", "n3")
     planned.server.faults.place(Hang(), lambda each: "/eviction" in each.path, times=None)
-    late = {f"{OURS}gang-start-by": time_text(time.time() - 1)}
-    planned.add("a", "b", annotations=late, ungated=True)
+    planned.add("a", "b", status=started(time.time() - 1), ungated=True)
     planned.bind("a", "n1")
     planned.add("c", "d", gang="other")
     planned.extender(GANGS)

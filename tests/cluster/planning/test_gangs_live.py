@@ -3,14 +3,26 @@ finds."""
 
 from __future__ import annotations
 
+import json
 import time
 
 from scheduler_ext.core.planning.plan import State
+from scheduler_ext.wire.planned_annotation import START_BY
 from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_paths import PODS
 from tests.cluster.api.api_requests import writes
 from tests.cluster.following import eventually
-from tests.cluster.planning.planned import GANGS, OURS, Planned, is_lift, planning, states
+from tests.cluster.planning.planned import (
+    GANGS,
+    OURS,
+    WHOLE,
+    Planned,
+    is_lift,
+    planning,
+    started,
+    states,
+)
+from tests.kube_objects import pod
 
 
 def test_the_life_of_a_gang(planned: Planned) -> None:
@@ -26,12 +38,16 @@ def test_the_life_of_a_gang(planned: Planned) -> None:
     assert {*planned.places().values()} == {"n1", "n2"}
     order = [is_lift(each) for each in planned.server.log.all(writes(PODS, "PATCH"))]
     assert order == [False, False, True, True], "all members are nominated before a gate goes"
-    assert f"{OURS}gang-start-by" in planned.get("a")["metadata"]["annotations"]
+    assert has_deadline(planned, "a")
     for name, place in planned.places().items():
         planned.bind(name, place)
     # Once all members run, the deadline goes.
-    deadline = f"{OURS}gang-start-by"
-    eventually(lambda: not any(deadline in planned.get(name)["metadata"]["annotations"] for name in "ab"))
+    eventually(lambda: not any(has_deadline(planned, name) for name in "ab"))
+
+
+def has_deadline(planned: Planned, name: str) -> bool:
+    conditions = planned.get(name)["status"].get("conditions", ())
+    return any(each["type"] == START_BY for each in conditions)
 
 
 def test_an_extender_that_is_no_longer_active_does_not_say_what_gangs_lacked(planned: Planned) -> None:
@@ -49,8 +65,8 @@ def test_a_new_extender_goes_on_after_a_part_of_the_gates_went(planned: Planned)
     later = time_text(time.time() + 100)
     for name, place, ungated in (("a", "n1", True), ("b", "n2", False)):
         kept = f'{{"node":"{place}","until":"{later}"}}'
-        notes = {f"{OURS}gang-start-by": later, f"{OURS}planned": kept}
-        planned.add(name, annotations=notes, ungated=ungated, status={"nominatedNodeName": place})
+        status = started(time.time() + 100) | {"nominatedNodeName": place}
+        planned.add(name, annotations={f"{OURS}planned": kept}, ungated=ungated, status=status)
     planned.extender(GANGS)
     eventually(lambda: planned.gated() == set())
     assert planned.places() == {"a": "n1", "b": "n2"}
@@ -58,8 +74,34 @@ def test_a_new_extender_goes_on_after_a_part_of_the_gates_went(planned: Planned)
 
 def test_a_late_gang_is_evicted_whole(planned: Planned) -> None:
     planned.add_nodes("n1")
-    past = {f"{OURS}gang-start-by": time_text(time.time() - 1)}
-    planned.add("a", "b", annotations=past, ungated=True)
+    planned.add("a", "b", status=started(time.time() - 1), ungated=True)
     planned.bind("a", "n1")
     planned.extender(GANGS)
     eventually(lambda: all("deletionTimestamp" in planned.get(each)["metadata"] for each in "ab"))
+
+
+def test_pods_that_claim_to_have_been_started_come_after_pods_of_higher_priority(planned: Planned) -> None:
+    """Their owner left out the gate, and wrote what the planner writes wherever a pod's owner can."""
+    later = time_text(time.time() + 3600)
+    kept = json.dumps({"node": "n1", "until": later})
+    forged = {START_BY: later, f"{OURS}planned": kept, f"{OURS}gang-deadline": "24h"}
+    planned.add("a", "b", annotations=forged, labels={START_BY: "x"}, ungated=True, priority=-100)
+    planned.add("c", "d", gang="other", priority=10)
+    planned.add_nodes("n1")
+    live = planned.extender(GANGS)
+    eventually(lambda: len(states(live)) == 4)
+    planned.add_nodes("n2")
+    eventually(lambda: planned.gated() == set())
+    assert planned.places().keys() == {"c", "d"}
+
+
+def test_a_gang_that_may_wait_for_ever_keeps_half_of_the_gpus_at_most(planned: Planned) -> None:
+    """The pod that it waits for states no end, so a younger pod has the other GPU."""
+    planned.add_nodes("n1", "n2")
+    planned.server.store.put(PODS, pod("r", {WHOLE: "1"}, on="n2"))
+    planned.add("a", "b")
+    live = planned.extender(GANGS)
+    eventually(lambda: any("at most 50 % wait" in note for note in live.notes_on("uid-a")))
+    eventually(lambda: planned.events("GPUGangWaiting") == {"a", "b"})
+    planned.wait("z")
+    eventually(lambda: planned.places() == {"z": "n1"})

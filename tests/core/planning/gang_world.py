@@ -4,12 +4,13 @@ step. The planner reads everything from the pods; only its last reservations may
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
 
 from scheduler_ext.core.planning.draining import Running
 from scheduler_ext.core.planning.gang import Gang, GangKey, GangWish, Member, MemberState, gangs_of
+from scheduler_ext.core.planning.gang_bounds import Keeping
 from scheduler_ext.core.planning.gang_decisions import Decisions, Single
 from scheduler_ext.core.planning.gang_reservation import Reservation
 from scheduler_ext.core.planning.gang_step import Policy, Scene, step
@@ -61,6 +62,7 @@ class World:
         self.pods: dict[str, Pod] = {}
         self.workloads: dict[str, Workload] = {}
         self.previous: Sequence[Reservation[Ask]] = ()
+        self.keeping: Mapping[GangKey, Keeping] = {}
         self._numbers = count(1)
 
     # What happens to the cluster.
@@ -144,10 +146,11 @@ class World:
 
     def plan(self, writes: int | None = None) -> Decisions[Ask]:
         """A step of the planner; only its first `writes` reach the cluster (None: all)."""
-        decisions = step(self.now, self.gangs(), self.singles(), self.scene(), self.policy, self.previous)
+        seen = self.gangs(), self.singles(), self.scene()
+        decisions = step(self.now, *seen, self.policy, self.previous, self.keeping)
         for _ in islice(self._written(decisions), writes):
             pass
-        self.previous = decisions.reservations
+        self.previous, self.keeping = decisions.reservations, decisions.keeping
         return decisions
 
     def _written(self, decisions: Decisions[Ask]) -> Iterator[None]:
@@ -159,8 +162,11 @@ class World:
             if evicted.uid in self.pods:
                 self.delete(evicted.uid)
             yield
+        begun = {gang.key.name for gang in self.gangs() if gang.has_begun}
         for uid in decisions.withdraw:
             self.pods[uid].nominated = None
+            if self.pods[uid].of not in begun:
+                self.pods[uid].deadline = None
             yield
         for given in decisions.nominate:
             self.pods[given.uid].nominated, self.pods[given.uid].deadline = given.node, given.deadline

@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.planning.draining import Running, Topology
 from scheduler_ext.core.planning.gang import Gang, GangKey, GangWish, Member, MemberState, gangs_of
+from scheduler_ext.core.planning.gang_bounds import Bounds
 from scheduler_ext.core.planning.placing import Place
 from scheduler_ext.core.request.request import GpuRequest
 
 ZONE = "zone"
+# All GPUs may be kept for gangs whose start is not known.
+ALL = Bounds(share=1.0)
 
 
 class Ask(NamedTuple):
@@ -74,6 +77,9 @@ class MemoryCluster:
         while len(self._journal) > mark:
             node, change = self._journal.pop()
             self.free[node] -= change
+
+    def part_asked(self, asks: Iterable[Ask], nodes: Collection[str]) -> float:
+        return sum(ask.gpus for ask in asks) / sum(self._hosts[name].gpus for name in nodes)
 
     def within_reach(self, ask: Ask) -> Collection[str]:
         return [

@@ -39,12 +39,32 @@ def test_a_member_that_comes_back_does_not_wait_until_further_members_fit() -> N
     assert len(states(BOUND, GATED, GATED, GATED, size=2).joining) == 1
 
 
-def test_gangs_that_have_begun_come_first_then_priority_then_age() -> None:
-    def one(name: str, priority: int, created: float, state: MemberState = GATED) -> Gang[Ask]:
-        return gang(*team(2, state=state, priority=priority, created_at=created), name=name)
+def test_gangs_are_in_the_order_of_priority_then_age() -> None:
+    def one(name: str, priority: int, created: float) -> Gang[Ask]:
+        return gang(*team(2, priority=priority, created_at=created), name=name)
 
-    gangs = [one("low", 0, 1.0), one("young", 5, 9.0), one("old", 5, 3.0), one("begun", 0, 8.0, WAITING)]
-    assert [each.key.name for each in sorted(gangs, key=rank)] == ["begun", "old", "young", "low"]
+    gangs = [one("low", 0, 1.0), one("young", 5, 9.0), one("old", 5, 3.0)]
+    assert [each.key.name for each in sorted(gangs, key=rank)] == ["old", "young", "low"]
+
+
+@pytest.mark.parametrize(
+    ("whole", "promised"),
+    [
+        pytest.param(states(WAITING, WAITING, deadline=9.0), True, id="its gates went with a deadline"),
+        pytest.param(states(BOUND, WAITING, deadline=9.0), True, id="its last member has no node yet"),
+        pytest.param(states(BOUND, WAITING, deadline=5.0), False, id="its time is over"),
+        pytest.param(states(WAITING, WAITING), False, id="its pods had no gates"),
+        pytest.param(states(BOUND, BOUND, GATED, deadline=9.0), False, id="a pod came back, or was added"),
+        pytest.param(
+            gang(*team(2, deadline=9.0, node="n")), False, id="all members have places, and their gates"
+        ),
+        pytest.param(states(BOUND, BOUND, deadline=9.0), False, id="it needs no place"),
+    ],
+)
+def test_only_a_gang_that_was_started_and_has_time_is_promised_its_places(
+    whole: Gang[Ask], promised: bool
+) -> None:
+    assert whole.is_promised(5.0) is promised
 
 
 def test_members_that_contradict_each_other_are_named() -> None:

@@ -15,7 +15,7 @@ from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy
 from scheduler_ext.core.planning.gang_step import Policy
 from scheduler_ext.core.planning.plan import State
 from tests.core.planning.gang_world import World, key_of
-from tests.core.planning.memory_cluster import ZONE, Ask, Host, packs_in_domain
+from tests.core.planning.memory_cluster import ALL, ZONE, Ask, Host, packs_in_domain
 from tests.examples import LONG
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Walk:
             )
             for i in range(self.random.randint(2, 5))
         }
-        policy = Policy(DeadlinePolicy(DEADLINE_S), preempts=self._choice(False, True), starting_s=0.0)
+        policy = Policy(DeadlinePolicy(DEADLINE_S), ALL, preempts=self._choice(False, True), starting_s=0.0)
         self.world = World(hosts, policy)
 
     def run(self) -> None:

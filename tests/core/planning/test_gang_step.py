@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler_ext.core.planning.draining import Running
-from scheduler_ext.core.planning.gang import NODE_POOL, Gang, Member, MemberState
+from scheduler_ext.core.planning.gang import NODE_POOL, Gang, Member, MemberState, OnDeadline
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy
 from scheduler_ext.core.planning.gang_decisions import Decisions, Single
 from scheduler_ext.core.planning.gang_step import Policy, Scene, step
 from scheduler_ext.core.planning.gang_words import sentence
 from scheduler_ext.core.planning.plan import State
 from tests.core.planning.memory_cluster import (
+    ALL,
     ZONE,
     Ask,
     Host,
@@ -25,11 +29,12 @@ from tests.core.planning.memory_cluster import (
     team,
     topology,
 )
+from tests.examples import examples
 
 BOUND, WAITING, GATED = MemberState.BOUND, MemberState.WAITING, MemberState.GATED
 TWO = {"n1": Host(8), "n2": Host(8)}
 NOW = 100.0
-POLICY = Policy(DeadlinePolicy(60.0), starting_s=0.0)
+POLICY = Policy(DeadlinePolicy(60.0), ALL, starting_s=0.0)
 PREEMPTING = replace(POLICY, preempts=True)
 Pods = Sequence[tuple[Running, int]]
 
@@ -255,7 +260,10 @@ def test_a_gang_that_is_late_is_evicted_whole_but_for_pods_behind_gates() -> Non
     found = decide([BEGUN], [], [running("m0", "n1", 8, gang=BEGUN.key)], now=150.0)
     assert [(each.uid, each.overdue) for each in found.evict] == [("m0", True), ("m1", True)]
     assert found.withdraw == ["m2"]
-    assert words(found) == ["1 of 3 members run, and the deadline has passed: the gang is evicted whole"]
+    assert words(found) == [
+        "1 of 3 members run, and the deadline has passed: the gang is evicted whole; "
+        "kube-scheduler did not come to a member in time"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -296,3 +304,59 @@ def test_a_nomination_that_still_holds_stays() -> None:
     found = decide([kept], [Single("s", Ask(1), node="n2")])
     assert {each.uid: each.node for each in found.nominate} == {"m0": "n2", "m1": "n1", "s": "n2"}
     assert found.withdraw == []
+
+
+@st.composite
+def _waiting_gangs(draw: st.DrawFn) -> list[Gang[Ask]]:
+    """Gangs to which nothing was promised: some of their pods have no gates, and some run."""
+    gangs = []
+    for number in range(draw(st.integers(1, 4))):
+        priority, created_at = draw(st.integers(-1, 1)), float(number)
+        states = draw(st.lists(st.sampled_from((BOUND, WAITING, GATED)), min_size=1, max_size=3))
+        gpus = draw(st.integers(1, 4))
+        members = [
+            member(
+                f"g{number}-{i}",
+                gpus,
+                state,
+                priority=priority,
+                created_at=created_at,
+                node="n1" if state is BOUND else draw(st.sampled_from((None, "n1", "n2"))),
+                max_duration_s=draw(st.sampled_from((None, 50.0))),
+            )
+            for i, state in enumerate(states)
+        ]
+        more: dict[str, Any] = {"on_deadline": draw(st.sampled_from((None, *OnDeadline))), "deadline_s": 9e9}
+        size = len(members) + draw(st.integers(0, 2))
+        gangs.append(gang(*members, name=f"g{number}", size=size, **more))
+    return gangs
+
+
+@given(
+    _waiting_gangs(),
+    st.lists(st.tuples(st.integers(1, 4), st.integers(-1, 1)), max_size=4),
+    st.lists(st.integers(1, 4), max_size=3),
+)
+@examples(100, 5000)
+def test_a_gang_takes_nothing_from_what_comes_before_it(
+    gangs: list[Gang[Ask]], alone: list[tuple[int, int]], there: list[int]
+) -> None:
+    """By priority and age, whatever its pods say and whichever of them run: all that comes before a gang gets
+    the same places as if the pods of the gang that wait did not exist."""
+    singles = [Single(f"s{i}", Ask(gpus), each, i + 0.5) for i, (gpus, each) in enumerate(alone)]
+    pods = [running(f"r{i}", "n2", gpus) for i, gpus in enumerate(there)]
+    bound = [
+        running(each.uid, "n1", each.ask.gpus, gang=whole.key, priority=whole.priority)
+        for whole in gangs
+        for each in whole.bound
+    ]
+    hosts = {"n1": Host(8 + sum(gpus for _, gpus in bound)), "n2": Host(12)}
+
+    def given_to(some: Sequence[Gang[Ask]]) -> dict[str, str]:
+        return {each.uid: each.node for each in decide(some, singles, [*pods, *bound], hosts).nominate}
+
+    whole = gangs[-1]
+    before = {each.uid for each in singles if (-each.priority, each.created_at) < whole.turn}
+    before |= {each.uid for other in gangs if other.turn < whole.turn for each in other.members}
+    with_it, without_it = given_to(gangs), given_to(gangs[:-1])
+    assert {uid: with_it.get(uid) for uid in before} == {uid: without_it.get(uid) for uid in before}

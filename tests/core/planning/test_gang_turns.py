@@ -22,6 +22,7 @@ from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
 from scheduler_ext.core.planning.planner import Planner
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
+from tests.core.planning.memory_cluster import ALL
 from tests.core.planning.planning_lab import SIZING, PlanningLab, gpus_node, waiting
 
 KEY = GangKey("ml", "gang", "train")
@@ -55,7 +56,7 @@ class Turns:
         self.now += 1.0
         cluster = self._cluster()
         scene = Scene(cluster, self._running, {})
-        planning: GangStep[WaitingPod] = GangStep(self.now, scene, Policy(), self.reservations)
+        planning: GangStep[WaitingPod] = GangStep(self.now, scene, Policy(bounds=ALL), self.reservations)
         order = sorted(asks, key=lambda ask: ask.rank)
         turns = GangTurns(planning, self.planner, order, cluster, lambda _: None, self.now, self.now)
         decisions = turns.take(gangs)

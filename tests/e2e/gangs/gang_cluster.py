@@ -17,7 +17,11 @@ from tests.kube_objects import SHARE
 GATE = "gpu.scheduler-ext.io/gang"
 PREFIX = "gpu.scheduler-ext.io/"
 CONFIGURATION: Json = {
-    "nominate": {"enabled": True, "gangs": {"enabled": True, "deadline": "10s", "preempts": True}},
+    "nominate": {
+        "enabled": True,
+        # The gangs need most of these small clusters, and no pod states its end.
+        "gangs": {"enabled": True, "deadline": "10s", "preempts": True, "keepPercent": 100},
+    },
 }
 
 

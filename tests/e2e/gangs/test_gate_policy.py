@@ -1,5 +1,5 @@
-"""The admission policies of the component gangs on a real API server: pods of gangs get the gate, and the
-extender may remove it and change nothing else."""
+"""The admission policies of the components gangs and planner on a real API server: pods of gangs get the
+gate, and the extender may remove it, nominate pods, and change nothing else."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster.api import JSON_PATCH, MERGE, Json, eventually
+from scheduler_ext.wire.planned_annotation import START_BY
+from tests.e2e.cluster.api import JSON_PATCH, MERGE, STRATEGIC, Json, eventually
 from tests.e2e.installation import MANIFESTS
 from tests.e2e.shares.share_cluster import NODE, ShareCluster, container, running_policies
 
 GATE = "gpu.scheduler-ext.io/gang"
 GANGS = "gangs"
 PODS = f"/api/v1/namespaces/{GANGS}/pods"
-COMPONENTS = (MANIFESTS / "components" / "idle-reclaim", MANIFESTS / "components" / "gangs")
+COMPONENTS = tuple(MANIFESTS / "components" / name for name in ("idle-reclaim", "planner", "gangs"))
 OURS = {"annotations": {"gpu.scheduler-ext.io/gang": "train", "gpu.scheduler-ext.io/gang-size": "2"}}
 MINE = {"name": "example.com/mine"}
 _numbers = itertools.count()
@@ -111,6 +112,36 @@ def test_the_extender_may_remove_the_gate(gated: ShareCluster) -> None:
 def test_the_extender_may_change_nothing_else(gated: ShareCluster, patch: Any, content_type: str) -> None:
     path = f"{PODS}/{created(gated, schedulingGates=[MINE])['metadata']['name']}"
     assert "the gpu-scheduler may" in gated.extender.refusal("PATCH", path, patch, content_type)
+
+
+def condition(of: str) -> Json:
+    return {"conditions": [{"type": of, "status": "True", "reason": "Started", "message": "now"}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "refused"),
+    [
+        pytest.param(condition(START_BY) | {"nominatedNodeName": NODE}, False, id="the deadline of a gang"),
+        pytest.param(condition("PodScheduled"), True, id="another condition"),
+        pytest.param({"phase": "Failed"}, True, id="the phase"),
+    ],
+)
+def test_of_a_status_the_extender_may_write_nominations_and_deadlines(
+    gated: ShareCluster, status: Json, refused: bool
+) -> None:
+    path = f"{PODS}/{created(gated, OURS)['metadata']['name']}/status"
+    phase = {"status": {"phase": "Succeeded"}}
+    eventually(lambda: gated.extender.refusal("PATCH", path, phase, STRATEGIC), "the policy works")
+    said = gated.extender.refusal("PATCH", path, {"status": status}, STRATEGIC)
+    assert ("the gpu-scheduler may change the nomination" in said) is refused, said
+
+
+def test_who_may_write_a_pod_cannot_write_its_deadline(gated: ShareCluster) -> None:
+    """The API server ignores a status in such a write, also when the pod is created."""
+    pod = gated.pod(container(), schedulerName="gpu-scheduler") | {"status": condition(START_BY)}
+    name = gated.api.create(PODS, pod)["metadata"]["name"]
+    found = gated.api.patch(f"{PODS}/{name}", {"status": condition(START_BY)})
+    assert START_BY not in [each["type"] for each in found["status"].get("conditions", ())]
 
 
 def eviction(pod: Json, **metadata: Any) -> Json:
