@@ -48,7 +48,13 @@ def serving_apps(
     extender = Extender(config)
     source = build_source(extender, config)
     explainer = Explainer(
-        source, extender.record, config, extender.places, extender.new_nodes, source.notes_on
+        source,
+        extender.record,
+        config,
+        extender.places,
+        extender.new_nodes,
+        source.notes_on,
+        source.gang_of,
     )
     explaining = Explaining(explainer)
     waiting = Waiting(source, extender.record, explainer)

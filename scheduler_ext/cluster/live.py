@@ -38,6 +38,7 @@ from scheduler_ext.cluster.writers import Writers
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.planning.gang import GangKey
 from scheduler_ext.core.planning.plan import Plan
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -178,6 +179,11 @@ class LiveInventory(Background):
         gangs = self.planning.gangs if self.planning is not None else None
         note = gangs.entries.note(uid) if gangs is not None else None
         return (note,) if note else ()
+
+    def gang_of(self, uid: str) -> GangKey | None:
+        """The gang of a member that waits."""
+        gangs = self.planning.gangs if self.planning is not None else None
+        return gangs.entries.gang_of(uid) if gangs is not None else None
 
     def is_gone(self, uid: str) -> bool:
         """Whether a pod is known neither to wait for GPUs nor to hold any; never while the watch is lost."""

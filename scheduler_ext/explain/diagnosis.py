@@ -17,7 +17,7 @@ from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.explain.advice import SKIPPED, nodes_in_words, relaxations, remedy, unoffered
-from scheduler_ext.explain.nearest import Refused, miss_of, nearest
+from scheduler_ext.explain.nearest import OWN_GANG, Refused, miss_of, nearest
 from scheduler_ext.explain.sentences import leavers, obstacle, visible
 
 _REMEDIES = {reason.text: reason.remedy for reason in REASONS}
@@ -29,8 +29,8 @@ _MOST_BLOCKERS = 256
 class Case:
     """A pod and the nodes of its decision. `in_tree` are kube-scheduler's refusals, by node; `facts` are
     the nodes as its filters see them, if known; `skipped` are nodes that it did not ask about for an unknown
-    reason, and that the extender refuses. `namespace` is the only one whose other pods are named;
-    None names all."""
+    reason, and that the extender refuses. `kept` are nodes with room for a gang.
+    `namespace` is the only one whose other pods are named; None names all."""
 
     uid: str
     request: GpuRequest
@@ -40,6 +40,7 @@ class Case:
     in_tree: Mapping[str, InTreeRejection]
     facts: Mapping[str, NodeFacts]
     skipped: frozenset[str]
+    kept: Mapping[str, str]
     ours: frozenset[str]
     namespace: str | None
 
@@ -55,7 +56,7 @@ def diagnosis(case: Case) -> dict[str, Any]:
     snapshot = case.decision.snapshot
     codes = case.decision.verdict[snapshot.state_of[:-1]].tolist()
     refused = [
-        Refused(node, code, case.in_tree.get(name), case.facts.get(name))
+        Refused(node, code, case.in_tree.get(name), case.facts.get(name), kept=case.kept.get(name))
         for name, node in snapshot.nodes.items()
         if (code := codes[snapshot.row_of[name]]) != FITS or name in case.in_tree
     ]
@@ -68,9 +69,11 @@ def diagnosis(case: Case) -> dict[str, Any]:
         return told | {"advice": [f"There are {NO_NODES}: none has been seen yet, or none exists"]}
     miss = miss_of(near, case.decision)
     leaving: list[BoundPod] = []
-    if near.in_tree is None:
+    if near.in_tree is None and near.kept is None:
         leaving = blockers(near.node, case.request, case.sizing, case.uid)
     text = obstacle(near.node, near.reason, miss)
+    if near.in_tree is None and near.kept is not None:
+        text = f"{near.node.info.name} has room that is kept for {near.kept}"
     if leaving:
         gone = "ended" if any(pod.expected for pod in leaving) else "left"
         text += f"; would fit if {leavers(leaving, case.namespace)} {gone}"
@@ -82,7 +85,8 @@ def diagnosis(case: Case) -> dict[str, Any]:
         "text": text,
         "wouldFitWithout": [_leaver(pod, case.namespace) for pod in leaving],
     }
-    numbers = case.decision.nearest_miss(near.node.info.name) if near.in_tree is None else None
+    ours = near.in_tree is None and near.kept is None
+    numbers = case.decision.nearest_miss(near.node.info.name) if ours else None
     operators = None
     if numbers is not None:
         operators = BY_NAME[numbers.criterion].for_operators(numbers, near.node, case.request, case.fits_on)
@@ -135,6 +139,14 @@ def _leaver(pod: BoundPod, namespace: str | None) -> dict[str, Any]:
 
 def _waiting(near: Refused, leaving: Sequence[BoundPod], case: Case) -> list[str]:
     """The pods to wait for, and whether kube-scheduler would evict them."""
+    if near.in_tree is None and near.kept is not None:
+        if near.kept == OWN_GANG:
+            return ["wait until all of the pod's gang fit: `scheduler-ext why` says what the gang waits for"]
+        highest = max(pod.priority for pod in near.node.info.planned if pod.expected)
+        return [
+            f"wait for {near.kept}, which comes first by priority and age; a pod with a priority above "
+            f"{highest} may use the room now"
+        ]
     if not leaving:
         return []
     who = leavers(leaving, case.namespace)

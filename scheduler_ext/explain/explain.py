@@ -43,7 +43,8 @@ class KubeView:
     """Refusals of kube-scheduler's own filters by node, the nodes as they see them, if known, and its score
     of the pod's preferred node affinity by node, before it is normalized. `skipped` are nodes that it did not
     ask about for an unknown reason, and that the extender refuses. The filters did not count the resources in
-    `ignored`. `cures` are the verdicts of the extender's filters on new nodes."""
+    `ignored`. `cures` are the verdicts of the extender's filters on new nodes. `kept` has the nodes that are
+    refused only because of room that is kept for a gang, with the gang."""
 
     refused: Mapping[str, InTreeRejection] = field(default_factory=dict)
     facts: Mapping[str, NodeFacts] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class KubeView:
     skipped: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
     cures: Mapping[str, Cure] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Fitting(NamedTuple):
@@ -149,6 +151,7 @@ def _all_refused(decision: Decision, kube_view: KubeView) -> list[Refused]:
             int(decision.verdict[snapshot.state_at(name)]),
             kube_view.refused.get(name),
             kube_view.facts.get(name),
+            kept=kube_view.kept.get(name),
         )
         for name, node in sorted(snapshot.nodes.items())
         if name in kube_view.refused or not _passes(decision, name)
@@ -193,6 +196,7 @@ def diagnosed(
             in_tree=kube_view.refused,
             facts=kube_view.facts,
             skipped=kube_view.skipped,
+            kept=kube_view.kept,
             ours=_ours(needs, config),
             namespace=pod_name(pod).partition("/")[0] if config.inspection.hide_other_namespaces else None,
         )

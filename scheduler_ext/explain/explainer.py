@@ -11,12 +11,16 @@ from scheduler_ext.core.errors import PodError, RequestError
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.node.nominated import without_kept
+from scheduler_ext.core.planning.gang import GangKey
 from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, needs_of, wish
 from scheduler_ext.explain.ineffective import pod_warnings
 from scheduler_ext.explain.kube_verdicts import kube_verdicts
+from scheduler_ext.explain.nearest import OWN_GANG
 from scheduler_ext.explain.recorded import recorded_values
 from scheduler_ext.explain.sentences import asks
 from scheduler_ext.explain.snapshot_dump import taken
@@ -26,7 +30,7 @@ from scheduler_ext.extender.record import Offered, Record, Recorded
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup
-from scheduler_ext.wire.pod.pod_identity import pod_priority, pod_uid
+from scheduler_ext.wire.pod.pod_identity import pod_name, pod_priority, pod_uid
 from scheduler_ext.wire.redacted import likeness, read_redacted
 from scheduler_ext.wire.snapshot_file import encode_snapshot_file
 from scheduler_ext.wire.times import time_text
@@ -106,9 +110,11 @@ class Explainer:
         places: Places | None = None,
         new_nodes: NewNodes | None = None,
         notes: Callable[[str], Sequence[str]] = lambda _: (),
+        gang_of: Callable[[str], GangKey | None] = lambda _: None,
     ) -> None:
         """`places` are those that preempt of a running extender has named; `new_nodes` are its own. `notes`
-        says what a waiting pod, by uid, waits for beside a node, such as its gang."""
+        says what a waiting pod, by uid, waits for beside a node, such as its gang, and `gang_of` names the
+        gang of a member."""
         self._source = source
         self._record = record
         self.config = config
@@ -116,6 +122,7 @@ class Explainer:
         self._places = Places(self._sizing) if places is None else places
         self._new_nodes = NewNodes(self._sizing) if new_nodes is None else new_nodes
         self._notes = notes
+        self._gang_of = gang_of
 
     @_bad_request()
     def of_name(
@@ -199,9 +206,34 @@ class Explainer:
         if isinstance(found.request, InvalidRequest):
             return decision, KubeView()
         needs = needs_of(found.pod, self._source.claims)
-        return decision, kube_verdicts(
-            needs, self._source.node_facts(), decision, found.request, found.record
-        )
+        kube_view = kube_verdicts(needs, self._source.node_facts(), decision, found.request, found.record)
+        return decision, replace(kube_view, kept=self._kept(decision, found.pod))
+
+    def _kept(self, decision: Decision, pod: kube.Pod) -> dict[str, str]:
+        """The nodes that refuse a pod only because of room that is kept for a gang, with the gang."""
+        seen = decision.snapshot
+        gangs = {name: seen.nodes[name].info for name in seen.planned.kept if name in seen.nodes}
+        free = {
+            name: self._sizing.resolved(other)
+            for name, info in gangs.items()
+            if (other := without_kept(info)) is not info and not decision.fits[seen.state_at(name)]
+        }
+        if not free:
+            return {}
+        alone = build_snapshot(free, seen.generation, within=seen.cluster)
+        fits = filter_nodes(decision.request, alone, self._sizing.policy).fits
+        return {name: self._gang_on(gangs[name], pod) for name in free if fits[alone.state_at(name)]}
+
+    def _gang_on(self, info: NodeInfo, pod: kube.Pod) -> str:
+        """The gang that a node has room for, in words; of another namespace, it has no name."""
+        member = next(each for each in info.planned if each.expected)
+        key = self._gang_of(member.uid)
+        if key is not None and key == self._gang_of(pod_uid(pod)):
+            return OWN_GANG
+        namespace = pod_name(pod).partition("/")[0]
+        if self.config.inspection.hide_other_namespaces and member.namespace != namespace:
+            return "a gang of another namespace"
+        return f"gang {key}" if key is not None else f"the gang of pod {member.namespace}/{member.name}"
 
     def _found(self, namespace: str, name: str) -> _Found:
         waiting = next(

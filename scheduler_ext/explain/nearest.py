@@ -10,13 +10,14 @@ from typing import Any
 
 from scheduler_ext.core.cycle.cycle import FITS, Decision
 from scheduler_ext.core.filters import BY_NAME, FILTER_OF, REASONS
-from scheduler_ext.core.framework.refusal import MissKind
+from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG, MissKind
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.intree.resource_fit import shortages
 from scheduler_ext.core.node.node import Node, NodeState
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import MIG_PREFIX
 
+OWN_GANG = "the pod's own gang"
 _REMEMBERED = 65_536
 # kube-scheduler's filters about the node itself, in their order; the first entry stands for an unknown one of
 # them.
@@ -43,18 +44,22 @@ class _Kind(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Refused:
     """A node (or `alike` ones) that refuses a pod: `code` is the verdict of the extender's filters (FITS:
-    only kube-scheduler's refuse), `facts` is the node as kube-scheduler's filters see it."""
+    only kube-scheduler's refuse), `facts` is the node as kube-scheduler's filters see it. The extender
+    refuses a node that is `kept` only because of a gang that waits: "gang ml/train"."""
 
     node: Node
     code: int
     in_tree: InTreeRejection | None = None
     facts: NodeFacts | None = None
     alike: int = 1
+    kept: str | None = None
 
     @property
     def reason(self) -> str:
         """kube-scheduler's reason comes first, because its filters run first."""
-        return self.in_tree.reason if self.in_tree is not None else REASONS[self.code - 1].text
+        if self.in_tree is not None:
+            return self.in_tree.reason
+        return KEPT_FOR_GANG.text if self.kept is not None else REASONS[self.code - 1].text
 
 
 def nearest(
@@ -134,6 +139,8 @@ def _stage(refused: Refused, decision: Decision) -> _Stage:
         if rejection.plugin in _ABOUT_THE_NODE:
             return _Kind.MISMATCH_OF_THE_NODE, _ABOUT_THE_NODE.index(rejection.plugin)
         return (_Kind.AMOUNT if rejection.resolvable else _Kind.AMOUNT_IT_NEVER_HAS), 0
+    if refused.kept is not None:
+        return _Kind.AMOUNT, 0
     miss = FILTER_OF[refused.code].kind
     if miss is MissKind.AMOUNT and not refused.node.state.gpus:
         return _Kind.NO_GPUS, 0
@@ -189,6 +196,8 @@ def _lacks(
         return max(
             (float((each.needed - max(each.free, Fraction(0))) / each.needed) for each in short), default=1.0
         )
+    if refused.kept is not None:
+        return 0.0
     assert isinstance(decision.request, GpuRequest)
     key = decision.request, refused.node.state
     if known is not None and key in known:
@@ -206,6 +215,8 @@ def miss_of(refused: Refused, decision: Decision) -> dict[str, Any] | None:
     """The nearest miss of the first filter that refuses, as plain values; None if it has no numbers."""
     rejection = refused.in_tree
     if rejection is None:
+        if refused.kept is not None:
+            return None
         miss = decision.nearest_miss(refused.node.info.name)
         return asdict(miss) if miss is not None else None
     if rejection.needed is None and rejection.have is None:

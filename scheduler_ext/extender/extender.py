@@ -16,9 +16,10 @@ from scheduler_ext.core.cycle.placement import with_promised
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.forecast.forecast import Forecast
-from scheduler_ext.core.framework.refusal import OTHER_PLACE
+from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG, OTHER_PLACE
 from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeInfo
+from scheduler_ext.core.node.nominated import without_kept
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -172,6 +173,8 @@ class Extender:
         rows = decision.snapshot.rows(names)
         passed = np.flatnonzero(select_candidates(decision, rows, self._policy.max_candidates)).tolist()
         refused, rejected = _refusals(names, decision.verdict[decision.snapshot.state_of[rows]])
+        if refused and generation.snapshot.planned.kept and args.nodes is None:
+            self._name_kept(generation, decision, refused, rejected)
         if passed:
             self.nominations.asked(args)
             passed = [one.position] if one is not None else passed
@@ -215,6 +218,28 @@ class Extender:
         if isinstance(request, InvalidRequest):
             return filter_nodes(request, seen, self._policy)
         return generation.decide(request, seen)
+
+    @staticmethod
+    def _name_kept(
+        generation: Generation, decision: Decision, refused: dict[str, str], rejected: dict[str, int]
+    ) -> None:
+        """Give the nodes that refuse a pod only because of room that is kept for gangs a reason of their
+        own."""
+        known = decision.snapshot.nodes
+        kept = generation.snapshot.planned.kept
+        infos = {name: known[name].info for name in kept if name in refused and name in known}
+        free = {name: other for name, info in infos.items() if (other := without_kept(info)) is not info}
+        if not free or not isinstance(decision.request, GpuRequest):
+            return
+        otherwise = generation.decide(decision.request, generation.seen_with(free))
+        fits, seen = otherwise.fits, otherwise.snapshot
+        for name in free:
+            if fits[seen.state_at(name)]:
+                rejected[refused[name]] -= 1
+                refused[name] = KEPT_FOR_GANG.text
+                rejected[KEPT_FOR_GANG.text] = rejected.get(KEPT_FOR_GANG.text, 0) + 1
+        for reason in [reason for reason, count in rejected.items() if not count]:
+            del rejected[reason]
 
     def _with_all_steps(self, decision: Decision, names: list[str]) -> Decision:
         """The decision; for a request with a single node, such as a nominated one, made again for that node

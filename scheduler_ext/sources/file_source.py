@@ -13,6 +13,7 @@ from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.node.pod_facts import FactsOfPods
+from scheduler_ext.core.planning.gang import GangKey
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
@@ -60,6 +61,10 @@ class InventorySource(Background):
     def notes_on(self, _: str) -> Sequence[str]:
         """Nothing is planned here."""
         return ()
+
+    def gang_of(self, _: str) -> GangKey | None:
+        """Nothing is planned here."""
+        return None
 
     @property
     def claims(self) -> ClaimLookup | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace as changed
 from typing import Any
 
@@ -11,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle import overlay
+from scheduler_ext.core.filters.counts import GpuCount
+from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.snapshot.table import Table
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.cached_pod import pending_pod
 from tests.extender.foreseeing import read
 from tests.extender.preempting import extender_on, filtered, infos_of, until
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, node, nodes_body, pod
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, names_body, node, nodes_body, pod
 
 WHOLE = "nvidia.com/gpu"
 NAMES = [f"n{i}" for i in range(6)]
@@ -53,6 +56,15 @@ class Planned:
         return filtered(self.extender, manifest, names)[0]
 
 
+def refused(there: Planned, manifest: Json) -> dict[str, str]:
+    """The nodes that refuse a pod, with the reasons, which are counted alike."""
+    answer = there.extender.filter(names_body(manifest, NAMES), until())
+    reply = json.loads(answer.body)
+    found: dict[str, str] = reply["FailedNodes"] | reply["FailedAndUnresolvableNodes"]
+    assert answer.rejected == Counter(found.values())
+    return found
+
+
 def test_room_that_a_gang_waits_for_is_no_place_of_its_member_yet() -> None:
     """A member without a gate that kube-scheduler tries meanwhile must not end what is kept for it."""
     there = Planned()
@@ -61,7 +73,18 @@ def test_room_that_a_gang_waits_for_is_no_place_of_its_member_yet() -> None:
     assert there.fitting(asking("p")) == NAMES
     assert there.fitting(asking("p"), NAMES[:3]) == NAMES[:3]
     assert there.extender.nominations.take_misfits() == []
-    assert "n3" not in there.fitting(asking("other"))
+    assert refused(there, asking("other")) == {"n3": KEPT_FOR_GANG.text}
+    assert "n3" in there.fitting(asking("urgent", priority=1))
+
+
+def test_only_nodes_that_would_take_the_pod_are_refused_for_the_sake_of_a_gang() -> None:
+    there = Planned()
+    kept = changed(planned_pod(asking("p")), expected=True)
+    full = changed(there.infos["n2"], pods=(planned_pod(asking("r")),))
+    both = changed(there.infos["n3"], planned=(kept, planned_pod(asking("q"))))
+    there.extender.update_nodes({"n1": changed(there.infos["n1"], planned=(kept,)), "n2": full, "n3": both})
+    expected = {"n1": KEPT_FOR_GANG.text, "n2": GpuCount.reason.text, "n3": GpuCount.reason.text}
+    assert refused(there, asking("other")) == expected
 
 
 def test_a_pod_whose_nomination_is_not_known_yet_gets_its_place_alone() -> None:

@@ -82,6 +82,11 @@ class GangEntries:
         """The gangs that wait, with their state and a sentence."""
         return self._gangs
 
+    def gang_of(self, uid: str) -> GangKey | None:
+        """The gang of a member that waits."""
+        stands = self._stands.get(uid)
+        return stands.gang if stands is not None else None
+
     def note(self, uid: str) -> str | None:
         """What the gang of a member waits for, in a sentence; None for any other pod."""
         stands = self._stands.get(uid)

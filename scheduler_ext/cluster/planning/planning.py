@@ -20,6 +20,7 @@ from scheduler_ext.cluster.planning.gang_planning import GangPlanning
 from scheduler_ext.cluster.planning.nomination_writer import NominationWriter, Write
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.kept_places import KeptPlace
+from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
@@ -173,6 +174,11 @@ class Planning(Background):
             return self.gangs.entry(ask, at)
         pod, planner = ask.pod, self._planner
         state = planner.state_of(ask, now)
+        refusals = planner.refusals_of(ask) if state is State.WAITING else {}
+        reason = planner.reason_of(ask, state)
+        if self.gangs is not None and KEPT_FOR_GANG.text in refusals:
+            state, names = State.BEHIND, ", ".join(map(str, self.gangs.ahead_of(ask)))
+            reason = f"behind gang {names}, for which places are kept" if names else ""
         was, since = before.get(ask.uid, (state, at))
         since = since if was is state else at
         self._since[ask.uid] = state, since
@@ -187,8 +193,8 @@ class Planning(Background):
             since,
             node=node or (ask.nominated if ask.is_foreign else None) or "",
             devices=planner.devices_of(ask.uid),
-            reason=planner.reason_of(ask, state),
-            refusals=planner.refusals_of(ask) if state is State.WAITING else {},
+            reason=reason,
+            refusals=refusals,
             deadline=None if until is None else at + until - now,
         )
 

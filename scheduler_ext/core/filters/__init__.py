@@ -12,7 +12,7 @@ from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.filters.sharing import Sharing
 from scheduler_ext.core.filters.versions import ComputeCapability, Cuda
 from scheduler_ext.core.framework.criterion import Filter
-from scheduler_ext.core.framework.refusal import INVALID_REQUEST, OTHER_PLACE, Reason
+from scheduler_ext.core.framework.refusal import INVALID_REQUEST, KEPT_FOR_GANG, OTHER_PLACE, Reason
 
 # The first filter that refuses a node names the reason.
 FILTERS: tuple[Filter, ...] = (
@@ -30,11 +30,12 @@ FILTERS: tuple[Filter, ...] = (
     FreeMemory(),
 )
 
-# A verdict is an index into this tuple plus one. The last one is no filter's: it is about a pod's gang.
+# A verdict is an index into this tuple plus one. The last two are no filter's: they are about gangs.
 REASONS: tuple[Reason, ...] = (
     INVALID_REQUEST,
     *dict.fromkeys(each.reason for each in FILTERS),
     OTHER_PLACE,
+    KEPT_FOR_GANG,
 )
 
 BY_NAME: Mapping[str, Filter] = {each.name: each for each in FILTERS}
@@ -42,5 +43,5 @@ BY_NAME: Mapping[str, Filter] = {each.name: each for each in FILTERS}
 FILTER_OF: Mapping[int, Filter] = {
     code: next(each for each in FILTERS if each.reason is reason)
     for code, reason in enumerate(REASONS, start=1)
-    if reason not in (INVALID_REQUEST, OTHER_PLACE)
+    if reason not in (INVALID_REQUEST, OTHER_PLACE, KEPT_FOR_GANG)
 }

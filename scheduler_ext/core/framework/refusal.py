@@ -34,6 +34,13 @@ OTHER_PLACE = Reason(
     "what the gang waits for.",
 )
 
+KEPT_FOR_GANG = Reason(
+    "node(s) had GPUs that are kept for a gang",
+    "The pod would fit, but the GPUs are kept for a gang that comes before it by priority and age.",
+    "Wait for the gang to start; `scheduler-ext explain` names it. A pod of a higher priority may use the "
+    "GPUs, and so may one whose gpu.scheduler-ext.io/max-duration ends before the gang can start.",
+)
+
 
 class MissKind(Enum):
     """The end of a refusal; explanations prefer the node whose refusal ends most easily."""

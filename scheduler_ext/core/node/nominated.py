@@ -44,6 +44,12 @@ def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
     return replace(info, pods=others + waiting, nominated=(), planned=planned)
 
 
+def without_kept(info: NodeInfo) -> NodeInfo:
+    """The node as it were if no room were kept there for gangs that wait; the same object if none is."""
+    planned = tuple(pod for pod in info.planned if not pod.expected)
+    return info if len(planned) == len(info.planned) else replace(info, planned=planned)
+
+
 def with_place(info: NodeInfo, pod: BoundPod, victims: Collection[str]) -> NodeInfo:
     """The node as it is once the pod is nominated to it and its victims (uids) are terminating."""
     nominated = info.nominated

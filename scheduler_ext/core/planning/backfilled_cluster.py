@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection
 
+from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.planning.gang_reservation import Backfill
 from scheduler_ext.core.planning.placing import Place
@@ -48,4 +49,8 @@ class BackfilledCluster:
 
     def refusals(self, ask: WaitingPod) -> Counter[str]:
         """The number of nodes that refuse a pod, by reason."""
-        return self._cluster.refusals(ask)
+        found = self._cluster.refusals(ask)
+        if kept := self._cluster.count(ask):
+            # The pod has no place, so reservations keep it from all nodes that would take it.
+            found[KEPT_FOR_GANG.text] += kept
+        return found

@@ -13,6 +13,8 @@ class PlannedPods:
     def __init__(self, by_node: Mapping[str, Sequence[BoundPod]]) -> None:
         self._node_of = {pod.uid: node for node, pods in by_node.items() for pod in pods}
         ranked = sorted((min(pod.priority for pod in pods), node) for node, pods in by_node.items())
+        self.kept = [node for node, pods in by_node.items() if any(pod.expected for pod in pods)]
+        """The nodes with room that is kept for gangs."""
         self._lowest = [lowest for lowest, _ in ranked]
         self._nodes = [node for _, node in ranked]
 

@@ -6,7 +6,10 @@ from __future__ import annotations
 import json
 import time
 
+from scheduler_ext.core.filters.counts import GpuCount
+from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
 from scheduler_ext.core.planning.plan import State
+from scheduler_ext.wire.config import GangsSection
 from scheduler_ext.wire.planned_annotation import START_BY
 from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_paths import PODS
@@ -17,6 +20,7 @@ from tests.cluster.planning.planned import (
     OURS,
     WHOLE,
     Planned,
+    entries,
     is_lift,
     planning,
     started,
@@ -93,6 +97,19 @@ def test_pods_that_claim_to_have_been_started_come_after_pods_of_higher_priority
     planned.add_nodes("n2")
     eventually(lambda: planned.gated() == set())
     assert planned.places().keys() == {"c", "d"}
+
+
+def test_a_pod_that_waits_behind_a_gang_has_a_reason_of_its_own(planned: Planned) -> None:
+    planned.add_nodes("n1", "n2")
+    planned.server.store.put(PODS, pod("r", {WHOLE: "1"}, on="n2"))
+    planned.add("a", "b", priority=1)
+    planned.wait("z")
+    live = planned.extender(GangsSection(enabled=True, keep_percent=100))
+    eventually(lambda: entries(live)["z"].state is State.BEHIND)
+    entry = entries(live)["z"]
+    assert entry.reason == "behind gang default/train, for which places are kept"
+    assert entry.refusals == {KEPT_FOR_GANG.text: 1, GpuCount.reason.text: 1}
+    assert live.gang_of("uid-a") == entries(live)["a"].gang
 
 
 def test_a_gang_that_may_wait_for_ever_keeps_half_of_the_gpus_at_most(planned: Planned) -> None:
