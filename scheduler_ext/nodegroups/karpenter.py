@@ -54,7 +54,8 @@ def _objects(group: NodeGroup, rank: int, table: NodeGroups) -> Iterator[dict[st
             },
         },
     }
-    if group.hand_out != "whole":
+    # EC2 counts no GPU where a machine has a fraction of one (g6f, gr6f), so the provider offers none.
+    if group.hand_out != "whole" or group.parts > 1:
         amounts = resources(group, table.headroom_percent)
         yield {
             "apiVersion": "karpenter.sh/v1alpha1",

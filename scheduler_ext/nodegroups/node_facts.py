@@ -88,13 +88,13 @@ def memory_notes(groups: Sequence[NodeGroup]) -> list[str]:
 
 def ordered(groups: Sequence[NodeGroup]) -> list[NodeGroup]:
     """The groups in the order in which a pod that fits several gets a node: the least valuable GPUs first, of
-    equal ones the smallest nodes, of these spot before on-demand, and time-sliced ones last, because they
-    suit the fewest pods."""
+    equal ones the smallest nodes, of these spot before on-demand. Those that hand out parts of GPUs as GPUs
+    come last, because they suit the fewest pods: time slices, MIG instances, and fractions of the cloud."""
 
     def key(group: NodeGroup) -> tuple[object, ...]:
         return (
-            group.hand_out == "time-slicing",
-            stated_value(value_text(group.labels, {})) or value_of(group.gpu, {}),
+            group.hands_out_parts,
+            stated_value(value_text(group.labels, {})) or value_of(group.gpu, {}) / group.parts,
             group.gpus_per_node,
             group.capacity_type != "spot",
             group.hand_out,

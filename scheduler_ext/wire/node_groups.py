@@ -129,11 +129,21 @@ class NodeGroup(_Section, frozen=True):
         return self.memory_mi_b or self.gpu.memory_mib or 0
 
     @property
+    def parts(self) -> int:
+        """n where a machine may have 1/n of a GPU; 1 if all have whole ones."""
+        return max(map(_fraction, self.instance_types))
+
+    @property
+    def hands_out_parts(self) -> bool:
+        """Whether a pod of one GPU gets a part of one."""
+        single = self.mig is not None and self.mig.strategy == "single"
+        return self.hand_out == "time-slicing" or single or self.parts > 1
+
+    @property
     def gpu_memory(self) -> Memory:
         """The memory of one GPU as its driver will count it: of the table's total, what is not for pods is
         reserved. The headroom is a part of the total."""
-        parts = max(map(_fraction, self.instance_types))
-        total_mib = max(self.gpu_mib, (self.gpu.memory_mib or 0) // parts)
+        total_mib = max(self.gpu_mib, (self.gpu.memory_mib or 0) // self.parts)
         return Memory(total_mib, total_mib - self.gpu_mib)
 
 

@@ -66,6 +66,9 @@ def test_cheap_groups_come_first_then_small_nodes_and_of_equal_ones_spot() -> No
         group("dear", labels={"gpu.scheduler-ext.io/value": "5"}),
         group("h100", model="H100-80GB"),
         group("slices", **SLICES),
+        group("halves", **sliced("single", p3g_40gb=2)),
+        group("instances", **sliced(p3g_40gb=2)),
+        group("eighths", gpusPerNode=1, instanceTypes=["g6f.xlarge"]),
         group("l4"),
         group("l4-spot", **SPOT),
         group("l4-large-spot", gpusPerNode=4, **SPOT),
@@ -76,9 +79,12 @@ def test_cheap_groups_come_first_then_small_nodes_and_of_equal_ones_spot() -> No
         "l4-spot",
         "l4",
         "l4-large-spot",
+        "instances",
         "dear",
         "h100",
+        "eighths",
         "slices",
+        "halves",
     ]
 
 
@@ -131,7 +137,14 @@ def test_karpenter_gets_a_pool_for_each_group() -> None:
 
 def test_karpenter_learns_what_the_provider_does_not_know() -> None:
     overlays = of_kind(
-        karpenter_objects(table(group("shares", **SHARES), group("slices", **SLICES), group("whole"))),
+        karpenter_objects(
+            table(
+                group("shares", **SHARES),
+                group("slices", **SLICES),
+                group("whole"),
+                group("eighths", gpusPerNode=1, instanceTypes=["g6f.xlarge"]),
+            )
+        ),
         "NodeOverlay",
     )
     assert overlays["slices"] == {
@@ -139,7 +152,8 @@ def test_karpenter_learns_what_the_provider_does_not_know() -> None:
         "capacity": {GPU: "8"},
     }
     assert overlays["shares"]["capacity"][GPU] == "0"
-    assert overlays.keys() == {"shares", "slices"}
+    assert overlays["eighths"]["capacity"] == {GPU: "1"}
+    assert overlays.keys() == {"shares", "slices", "eighths"}
 
 
 def test_cluster_autoscaler_knows_a_node_before_it_exists() -> None:
