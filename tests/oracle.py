@@ -140,10 +140,16 @@ def sharing(state: NodeState, request: GpuRequest) -> bool:
     several = any(
         ask.count > 1 for ask in request.units if ask.profile is None and "shared" not in ask.resource
     )
-    if state.shared and (request.sharing == "exclusive" or (request.sharing is None and several)):
+    exclusive = request.sharing == "exclusive" or (request.sharing is None and several)
+    if exclusive and (state.shared or state.sliced):
         return False
     wants_shared = any(ask.resource.endswith(".shared") for ask in request.units)
     return state.shared or not wants_shared or not state.slots
+
+
+def replicas(state: NodeState, request: GpuRequest) -> bool:
+    most = [each.in_one or each.count for each in request.units if not each.by_claim]
+    return not state.one_replica or max(most, default=0) <= 1
 
 
 def health(state: NodeState, request: GpuRequest) -> bool:
@@ -266,6 +272,7 @@ FILTERS: dict[str, Callable[[NodeState, GpuRequest], bool]] = {
     "cuda": lambda state, request: state.cuda >= version_number(request.min_cuda),
     "total-memory": total_memory,
     "sharing": sharing,
+    "replicas": replicas,
     "health": health,
     "gpu-count": lambda state, request: _are_enough(state, request, instances=False),
     "mig-placement": lambda state, request: _are_enough(state, request, instances=True),

@@ -126,6 +126,7 @@ def requests(draw: DrawFn) -> GpuRequest:
     """A pod with GPUs in any form of request, with any wishes."""
     kind = draw(_kinds)
     units = draw(unit_asks(max_count=2 if kind == "both" else 4)) if kind != "shares" else ()
+    units = tuple(replace(each, in_one=draw(st.sampled_from((0, 0, 1)))) for each in units)
     shares = draw(share_asks()) if kind != "units" else None
     request = GpuRequest(units, shares, priority=draw(_priorities))
     wishes = draw(_some_wishes)

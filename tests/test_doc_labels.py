@@ -14,6 +14,7 @@ from scheduler_ext.core.node.node_labels import (
     handed_out_by,
     is_spot,
     node_pool,
+    one_replica,
 )
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from tests.pages import ROOT, page, rows
@@ -46,6 +47,7 @@ READERS: tuple[Callable[[Mapping[str, str]], object], ...] = (
     caps_from_labels,
     is_spot,
     change_in_progress,
+    one_replica,
     node_pool,
     handed_out_by,
 )

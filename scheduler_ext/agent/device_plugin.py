@@ -9,11 +9,9 @@ from typing import NamedTuple
 
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
 from scheduler_ext.core.node import node_labels
+from scheduler_ext.core.node.estimate import MAX_REPORTED_REPLICAS
 from scheduler_ext.core.request.resource_names import MIG_PREFIX
 from scheduler_ext.wire.gpunode import SharingStatus
-
-# Limit of a GPUNode.
-MAX_REPLICAS = 1000
 
 # Up to 9 digits: no device has a longer number.
 _GKE = re.compile(r"nvidia([0-9]{1,9})(?:/gi([0-9]{1,9}))?")
@@ -102,7 +100,7 @@ def sharing_replicas(allocatable: Allocatable | None) -> int | None:
     for device_id in chain.from_iterable((allocatable or {}).values()):
         if (name := without_replica(device_id)) != device_id:
             replicas.setdefault(name, set()).add(device_id)
-    return min(MAX_REPLICAS, max(map(len, replicas.values()))) if replicas else None
+    return min(MAX_REPORTED_REPLICAS, max(map(len, replicas.values()))) if replicas else None
 
 
 def sharing(labels: Mapping[str, str], allocatable: Allocatable | None) -> SharingStatus | None:
@@ -114,5 +112,5 @@ def sharing(labels: Mapping[str, str], allocatable: Allocatable | None) -> Shari
     # The kubelet knows the number and not the means. Labels without a strategy predate MPS.
     return SharingStatus(
         "mps" if strategy == "mps" else "time-slicing",
-        offered if offered > 1 else min(replicas, MAX_REPLICAS),
+        offered if offered > 1 else min(replicas, MAX_REPORTED_REPLICAS),
     )

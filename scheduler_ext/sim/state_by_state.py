@@ -24,7 +24,16 @@ from scheduler_ext.sim.trace_workload import PodKind, admits, core_cpu_milli
 # The filters and scores that are computed here or never distinguish simulated nodes.
 _KNOWN = {
     *("fresh-inventory", "change-in-progress", "model", "compute-capability", "cuda", "total-memory"),
-    *("sharing", "health", "gpu-count", "mig-placement", "free-memory", "residual-value", "fragmentation"),
+    *(
+        "sharing",
+        "replicas",
+        "health",
+        "gpu-count",
+        "mig-placement",
+        "free-memory",
+        "residual-value",
+        "fragmentation",
+    ),
     *("balance", "whole-gpus", "tightness", "value", "model-scarcity", "node-scarcity", "best-fit", "mig"),
     *("model-preference", "priority", "spot", "double-allocation"),
 }

@@ -33,8 +33,12 @@ class DeviceUsage:
 
 def takes_new(info: NodeInfo, device: Device) -> bool:
     """Whether a pod may be sent to this GPU, now or after the node's next report: never to a sick or a
-    cordoned one, nor to one that may be gone."""
-    return device.healthy and not device.cordoned and not info.is_out
+    cordoned one, nor to one that may be gone, nor to one in MIG mode without instances, of which the device
+    plugin hands out nothing."""
+    uncut = device.mig.enabled and not device.mig.instances
+    hands_out_instances = info.report is not None and info.report.mig_strategy != "none"
+    in_use = device.healthy and not device.cordoned and not info.is_out
+    return in_use and not (uncut and hands_out_instances)
 
 
 def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_percent: int) -> DeviceUsage:

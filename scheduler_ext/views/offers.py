@@ -61,7 +61,7 @@ def _of_node(info: NodeInfo, sizing: Sizing, factor: float) -> Iterator[Offer]:
             for each in device.mig.instances if info.report.mig_strategy == "mixed" else ():
                 memory_mib = device.instance_memory_mib(each)
                 if memory_mib:
-                    resource = resource_from_profile(each.profile)
+                    resource = resource_from_profile(each.offered_as)
                     part = each.size / slots
                     yield Offer("mig", model, memory_mib, value, part, resource, 1, device.vendor, capability)
         else:

@@ -58,7 +58,7 @@ def _unit(ask: UnitAsk, info: NodeInfo) -> tuple[float, int]:
     if ask.profile is not None or report.mig_strategy == "single":
         for device in report.devices:
             for instance in device.mig.instances:
-                if ask.profile in (None, instance.profile):
+                if ask.profile in (None, instance.offered_as):
                     return _instance(instance, device)
         if ask.profile is not None:
             return 1.0, 0

@@ -210,7 +210,7 @@ class _Advisor:
             slots = sum(each.size for each in device.mig.instances)
             for each in device.mig.instances:
                 memory_mib = device.instance_memory_mib(each)
-                if memory_mib and resource_from_profile(each.profile) == resource:
+                if memory_mib and resource_from_profile(each.offered_as) == resource:
                     part = each.size / slots * amount
                     return _Ask(resource, amount, memory_mib, part, part * price, model)
             return UNREPORTED

@@ -72,6 +72,9 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         has_nvidia=any(count > 0 and name.startswith(node_labels.NVIDIA) for name, count in capacity.items()),
         capacity=capacity,
         handed_out_by=node_labels.handed_out_by(labels),
+        one_replica=node_labels.one_replica(labels),
+        failed_change=node_labels.failed_change(labels),
+        is_fraction=node_labels.is_fraction(labels),
     )
 
 

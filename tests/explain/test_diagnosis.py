@@ -248,6 +248,44 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
             id="what passes by itself is nearer than another model",
         ),
         pytest.param(
+            pod("p", {WHOLE: "1"}),
+            [
+                gpu_node("n", [gpu(0)]),
+                node("n", {WHOLE: "1"}, labels={"nvidia.com/mig.config.state": "failed"}),
+            ],
+            "a change of the GPUs of n failed (nvidia.com/mig.config.state=failed)",
+            [
+                "Have an operator read the log of the MIG manager on n, and set nvidia.com/mig.config to a "
+                "layout that it can apply: the node takes no pods until the state is success"
+            ],
+            id="a failed change",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1"}),
+            [gpu_node("n", [gpu(0, mig={"enabled": True})], migStrategy="single"), node("n", {WHOLE: "0"})],
+            "n has 0 of 1 nvidia.com/gpu free; GPU 0 is in MIG mode without instances",
+            [
+                "No node offers nvidia.com/gpu",
+                "Have an operator give n a MIG layout that its device plugin hands out, or turn its MIG mode "
+                "off (with the MIG manager: the label nvidia.com/mig.config)",
+            ],
+            id="a GPU in MIG mode without instances",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "2"}),
+            [gpu_node("n", [gpu(0)], sharing={"strategy": "mps", "replicas": 4})],
+            "n shares its GPUs by time-slicing or MPS; the pod needs whole GPUs",
+            ["With 1 nvidia.com/gpu instead of 2 it would fit on 1 node now"],
+            id="under MPS no sharing mode helps a pod of two",
+        ),
+        pytest.param(
+            wish({WHOLE: "2"}, sharing="any"),
+            [gpu_node("n", [gpu(0)], sharing={"strategy": "mps", "replicas": 4})],
+            "n shares its GPUs by MPS, and its device plugin refuses a container of 2 replicas",
+            ["With 1 nvidia.com/gpu instead of 2 it would fit on 1 node now"],
+            id="nor one that takes any",
+        ),
+        pytest.param(
             pod("p", {WHOLE: "4"}),
             [
                 *whole_node("a", None, None, None),

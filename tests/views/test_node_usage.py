@@ -47,6 +47,11 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
     ("found", "expected"),
     [
         pytest.param(
+            one(device(mig={"enabled": True}), migStrategy="mixed"),
+            Amounts(gpus=1, total_mib=1000),
+            id="a GPU in MIG mode without instances has nothing free",
+        ),
+        pytest.param(
             one(device(used=63, holders=HELD), pods=(TRAIN,)),
             Amounts(gpus=1, allocated=1, unopened=1, total_mib=1000, requested_mib=900, used_mib=63),
             id="a GPU that its pod has not opened is idle",

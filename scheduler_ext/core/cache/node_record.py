@@ -10,6 +10,7 @@ from scheduler_ext.core.node.dra_join import joined
 from scheduler_ext.core.node.estimate import NO_CAPS, Caps, Estimate, capped
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.node_labels import AgentLabel, Way
+from scheduler_ext.core.node.offered_instances import as_offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,9 @@ class NodeRecord:
     has_nvidia: bool = False
     capacity: dict[str, int] = field(default_factory=dict)
     handed_out_by: Way | None = None
+    one_replica: bool | None = None
+    failed_change: str = ""
+    is_fraction: bool = False
 
     def info(
         self,
@@ -54,7 +58,7 @@ class NodeRecord:
         return NodeInfo(
             name,
             uid=self.uid,
-            report=capped(report, self.caps) if report is not None else None,
+            report=as_offered(capped(report, self.caps), self.allocatable) if report is not None else None,
             estimate=self.estimate if report is None else None,
             freshness=freshness,
             allocatable=self.allocatable,
@@ -75,4 +79,7 @@ class NodeRecord:
             agent_label=self.agent_label,
             capacity=self.capacity,
             handed_out_by=self.handed_out_by,
+            one_replica=self.one_replica,
+            failed_change=self.failed_change,
+            is_fraction=self.is_fraction,
         )

@@ -9,7 +9,7 @@ from scheduler_ext.core.filters.fresh import FreshInventory
 from scheduler_ext.core.filters.health import Health
 from scheduler_ext.core.filters.memory import FreeMemory, TotalMemory
 from scheduler_ext.core.filters.model import Model
-from scheduler_ext.core.filters.sharing import Sharing
+from scheduler_ext.core.filters.sharing import Replicas, Sharing
 from scheduler_ext.core.filters.versions import ComputeCapability, Cuda
 from scheduler_ext.core.framework.criterion import Filter
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST, KEPT_FOR_GANG, OTHER_PLACE, Reason
@@ -23,6 +23,7 @@ FILTERS: tuple[Filter, ...] = (
     Cuda(),
     TotalMemory(),
     Sharing(),
+    Replicas(),
     Health(),
     GpuCount(),
     MigPlacement(),

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
@@ -11,12 +11,11 @@ import numpy as np
 from scheduler_ext.core.framework.criterion import Change, Filter, Trial, View, needed_reach
 from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools
-from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.node.offered_instances import layout_problem
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, shown_resource
 
-# A node has 16 GPUs at most, and 16 of seven slices.
-_MOST_UNITS = 128
 _NAMED = 3
 _PROFILE_GB = re.compile(r"\.(\d+)gb")
 
@@ -69,6 +68,8 @@ class _Count(Filter):
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         text = f"{node.info.name} has {miss.have:,} of {miss.needed:,} {miss.unit} free"
+        if (problem := layout_problem(node.info)) is not None:
+            text = f"{text}; {problem}"
         devices = node.info.dra.devices if node.info.dra is not None else ()
         # A taint with the effect None only informs.
         closing = ([taint.key for taint in each.taints if taint.effect != "None"] for each in devices)
@@ -79,6 +80,16 @@ class _Count(Filter):
         which = "1 device is" if len(tainted) == 1 else f"{len(tainted)} devices are"
         return f"{text}; {which} tainted: {', '.join(keys)}"
 
+    def for_operators(
+        self, _miss: NearestMiss, node: Node, _request: GpuRequest, _fits: Callable[[NodeInfo], bool]
+    ) -> str | None:
+        if layout_problem(node.info) is None:
+            return None
+        return (
+            f"have an operator give {node.info.name} a MIG layout that its device plugin hands out, or turn"
+            " its MIG mode off (with the MIG manager: the label nvidia.com/mig.config)"
+        )
+
     def smaller(self, request: GpuRequest, trial: Trial) -> Iterator[Change]:
         """The largest number of units of the only requested resource that fits on some node."""
         if len(request.units) != 1 or request.shares is not None:
@@ -86,10 +97,10 @@ class _Count(Filter):
         (ask,) = request.units
 
         def with_count(count: int) -> GpuRequest:
-            return replace(request, units=(replace(ask, count=count),))
+            return replace(request, units=(replace(ask, count=count, in_one=min(ask.in_one, count)),))
 
-        if most := trial.largest(min(ask.count, _MOST_UNITS) - 1, with_count):
-            yield f"with {most} {shown_resource(ask.resource)} instead of {ask.count:,}", with_count(most)
+        if most := trial.largest(ask.count - 1, with_count):
+            yield f"with {most:,} {shown_resource(ask.resource)} instead of {ask.count:,}", with_count(most)
 
 
 class GpuCount(_Count):

@@ -20,13 +20,20 @@ class Holder:
 @dataclass(frozen=True, slots=True)
 class MigInstance:
     """A MIG instance that exists: units `[start, start + size)` of the device's placement grid. `start`
-    is None if the agent may not read it; the instance counts by its profile then."""
+    is None if the agent may not read it; the instance counts by its profile then. `offered` is the profile by
+    which the device plugin hands it out, if that is another one."""
 
     uuid: str
     profile: str
     start: int | None
     size: int
     holder: Holder | None = None
+    offered: str | None = None
+
+    @property
+    def offered_as(self) -> str:
+        """The profile that pods request to get it."""
+        return self.offered or self.profile
 
     @property
     def mask(self) -> int:

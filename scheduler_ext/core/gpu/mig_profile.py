@@ -16,6 +16,7 @@ _RESOURCE = re.compile(
     re.escape(RESOURCE_PREFIX)
     + rf"(?P<profile>{_SLICES})(?P<suffix>\.me\.all|\.me|\.gfx|-me)?(?P<shared>\.shared)?"
 )
+_SUFFIX = re.compile(r"(?<=gb)[+-].*")
 _GB = re.compile(r"g\.([0-9]{1,4})gb")
 # A hostile name may be megabytes long; a message quotes only its beginning.
 _QUOTED = 80
@@ -67,6 +68,11 @@ def resource_from_profile(profile: str) -> str:
     """Return the resource name of the device plugin's mixed strategy for a profile; ValueError if it is none.
     The plugin writes a plus as a dot and keeps a minus (k8s-device-plugin, internal/rm/rm.go)."""
     return RESOURCE_PREFIX + parse_profile(profile).replace("+", ".")
+
+
+def without_suffix(profile: str) -> str:
+    """Return the name of a profile without its media extensions: `1g.10gb` for `1g.10gb+me`."""
+    return _SUFFIX.sub("", profile)
 
 
 def least_memory_mib(name: str) -> int | None:

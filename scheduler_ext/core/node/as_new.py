@@ -48,9 +48,11 @@ _DEVICE = attrgetter(
     "mig.creatable",
     "mig.geometry",
 )
-_INSTANCE = attrgetter("profile", "start", "size")
+_INSTANCE = attrgetter("profile", "start", "size", "offered")
 _REPORT = attrgetter("cuda_version", "mig_strategy", "sharing_strategy", "replicas", "from_slices")
-_NODE = attrgetter("estimate", "share_node", "spot", "value", "cpu_milli", "changing")
+_NODE = attrgetter(
+    "estimate", "share_node", "spot", "value", "cpu_milli", "changing", "one_replica", "is_fraction"
+)
 
 
 def kind_key(info: NodeInfo) -> Hashable | None:

@@ -93,7 +93,7 @@ class _Charging:
         for device in self._order:
             offered = any(unit.resource == resource for unit in self._units[device.uuid])
             for instance in device.mig.instances if offered else ():
-                if profile not in (None, instance.profile):
+                if profile not in (None, instance.offered_as):
                     continue
                 if instance.uuid in self._devices[device.uuid].instances:
                     # Where instances are shared, all but one of its replicas may be those that are unknown.

@@ -36,8 +36,9 @@ _UNUSED = {
 }
 # Arrays of node columns that have the attribute of the same name.
 _OF_STATE = (
-    *("gpus", "adrift", "fresh", "estimated", "changing", "shared", "cuda", "spot", "value"),
-    *("share_limit", "shares_twice", "neighbours", "cpu_free_milli", "by_allocatable"),
+    *("gpus", "adrift", "fresh", "estimated", "changing", "shared", "sliced", "is_fraction"),
+    *("one_replica", "cuda", "spot", "value", "share_limit", "shares_twice", "neighbours"),
+    *("cpu_free_milli", "by_allocatable"),
 )
 # Arrays of unit columns that have one value per state instead of one per device.
 _PER_STATE = ("unknown", "limit", "by_claim", "open", "twice")
@@ -221,6 +222,9 @@ class NodeColumns(_Empty):
     estimated: Bools
     changing: Bools
     shared: Bools
+    sliced: Bools
+    is_fraction: Bools
+    one_replica: Bools
     cuda: Ints
     spot: Bools
     value: Floats
@@ -232,6 +236,12 @@ class NodeColumns(_Empty):
     cpu_free_milli: Ints
     loose: Floats
     by_allocatable: Bools
+
+    @lazy
+    def in_parts(self) -> Bools:
+        """Where what is called a GPU is a part of one, `[state]`."""
+        parts: Bools = self.shared | self.sliced | self.is_fraction
+        return parts
 
     @lazy
     def unreported(self) -> Bools:

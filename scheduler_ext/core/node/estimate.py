@@ -21,6 +21,10 @@ _RESOURCES = {
 }
 # A mistyped label must not make us build millions of devices; 16 GPUs of 7 slices are 112.
 MAX_COUNT = 256
+# As the GPUNode's field.
+MAX_REPORTED_REPLICAS = 1000
+# One for each MiB, or nearly: sums over a node fit 32 bits.
+_MOST_REPLICAS = 2**20
 _MIG_COUNT_LABEL = re.compile(r"nvidia\.com/mig-\d.*\.count")
 
 
@@ -175,11 +179,13 @@ def _gfd_slice_memory_mib(labels: Labels) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The labels' count of GPUs, their memory in MiB and their model; None if no label says."""
+    """The labels' count of GPUs, their memory in MiB and their model; None if no label says. `replicas` is
+    how many pods may share one GPU: not a cap, but what a report cannot state."""
 
     count: int | None = None
     memory_mib: int | None = None
     model: str | None = None
+    replicas: int = 1
 
 
 NO_CAPS = Caps()
@@ -189,17 +195,21 @@ def caps_from_labels(labels: Labels) -> Caps:
     """What the labels cap; nothing under MIG strategy single, where they count and measure slices. Source:
     k8s-device-plugin, docs/gpu-feature-discovery."""
     product = labels.get(GFD_PRODUCT, "")
+    replicas = min(_MOST_REPLICAS, node_labels.sharing(labels)[1])
     if "-MIG-" in product:
-        return NO_CAPS
+        return Caps(replicas=replicas) if replicas > MAX_REPORTED_REPLICAS else NO_CAPS
     memory_mib = node_labels.gfd_memory_mib(labels)
     model = canonical_model(product, vendor="nvidia", memory_mib=memory_mib).name if product else None
-    return Caps(natural(labels.get(GFD_COUNT)), memory_mib, model)
+    return Caps(natural(labels.get(GFD_COUNT)), memory_mib, model, replicas)
 
 
 def capped(report: Report, caps: Caps) -> Report:
     """The report with no more GPUs, and none with more memory, than the labels speak of. Labels describe one
     model. On a node with several, its GPUs are capped and the others left alone. A GPU with too much memory
-    is not the model that it was reported as, but the labels'."""
+    is not the model that it was reported as, but the labels'. The most replicas that a report can state stand
+    for as many as the labels state, such as one for each MiB."""
+    if report.replicas == MAX_REPORTED_REPLICAS < caps.replicas:
+        report = replace(report, replicas=caps.replicas)
     if caps.count is None and caps.memory_mib is None:
         return report
     nvidia = [device for device in report.devices if device.vendor == "nvidia"]

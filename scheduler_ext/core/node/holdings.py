@@ -192,7 +192,7 @@ def seen_instances(pod: BoundPod, ask: UnitAsk, node: NodeInfo) -> list[tuple[De
         (device, instance)
         for device in node.devices
         for instance in device.mig.instances
-        if ask.profile in (None, instance.profile)
+        if ask.profile in (None, instance.offered_as)
         and instance.holder is not None
         and pod.is_holder(instance.holder)
     ]

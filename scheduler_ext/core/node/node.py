@@ -132,7 +132,10 @@ class NodeInfo:
     devices that DRA drivers publish, `claims` those that hold some of them. `by_allocatable`: it has no fresh
     report, and takes whole GPUs and MIG instances by its allocatable, however long. `agent_label` says
     whether its labels bring an agent; None if unknown. `capacity` also counts what the kubelet withholds from
-    allocatable, such as sick GPUs. `handed_out_by` is the way of its label, where there are two."""
+    allocatable, such as sick GPUs. `handed_out_by` is the way of its label, where there are two.
+    `one_replica` is what the operator states about requests of several replicas of a shared GPU; None if
+    nothing. `failed_change` is the label that says that a change of its GPUs failed. `is_fraction`: its GPU
+    is a fraction of one, by the cloud."""
 
     name: str
     uid: str | None = None
@@ -157,6 +160,9 @@ class NodeInfo:
     agent_label: AgentLabel | None = None
     capacity: Mapping[str, int] | None = None
     handed_out_by: Way | None = None
+    one_replica: bool | None = None
+    failed_change: str = ""
+    is_fraction: bool = False
 
     @property
     def takes_unreported(self) -> bool:
@@ -251,7 +257,10 @@ class NodeState:
     `offers_whole`: whether it offers shares and whole GPUs at all, held or not. Of resources, DRA serves
     those in `by_claim`, cannot be counted for those in `open`, and those in `twice` could hand out a GPU that
     the device plugin or a claim hands out as well (`shares_twice`: so do memory shares); `in_use` are the
-    ways in which pods have GPUs of such a node. `by_allocatable` as of NodeInfo, for a node with GPUs."""
+    ways in which pods have GPUs of such a node. `by_allocatable` as of NodeInfo, for a node with GPUs.
+    `shared`: time-sliced or shared by MPS, `sliced`: MIG instances are handed out as whole GPUs,
+    `is_fraction` as of NodeInfo; `one_replica`: the device plugin gives a container one replica of a shared
+    GPU at most."""
 
     slots: tuple[Slot, ...] = ()
     gpus: int = 0
@@ -262,6 +271,9 @@ class NodeState:
     estimated: bool = False
     changing: bool = False
     shared: bool = False
+    sliced: bool = False
+    is_fraction: bool = False
+    one_replica: bool = False
     cuda: int = 0
     spot: bool = False
     value: float = 0.0

@@ -50,6 +50,8 @@ _VENDOR_LABELS = (
 VALUE_LABEL = "gpu.scheduler-ext.io/value"
 _VALUE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 MAX_VALUE = 1e6
+# As the field of this name in the configuration of NVIDIA's device plugin, which no label states.
+ONE_REPLICA_LABEL = "gpu.scheduler-ext.io/fail-requests-greater-than-one"
 AGENT_LABEL = "gpu.scheduler-ext.io/agent"
 AgentLabel: TypeAlias = Literal["brings", "lacks", "keeps away"]
 """Whether the labels of a node bring an agent to it. "keeps away": no, by an administrator's label."""
@@ -102,6 +104,8 @@ POOL_LABELS = (
     "node.kubernetes.io/instance-type",
 )
 _SHARING = {"time-slicing": "time-slicing", "time-sharing": "time-slicing", "mps": "mps"}
+_MIG_STATE = f"{NVIDIA}mig.config.state"
+_UPGRADE_STATE = f"{NVIDIA}gpu-driver-upgrade-state"
 _SETTLED_UPGRADES = ("", "upgrade-done", "upgrade-required")
 # Devices that one AMD GPU is seen as, by compute partition mode; spx is the whole GPU.
 _AMD_PARTITIONS = {"dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
@@ -135,12 +139,24 @@ def stated_value(text: str | None) -> float:
     return min(float(text), MAX_VALUE) if text is not None and _VALUE.fullmatch(text) else 0.0
 
 
+def one_replica(labels: Labels) -> bool | None:
+    """Whether the device plugin refuses containers of more than one replica, as the operator of the node
+    states it; None without a readable label."""
+    return {"true": True, "false": False}.get(labels.get(ONE_REPLICA_LABEL, "").lower())
+
+
 def change_in_progress(labels: Labels) -> bool:
     """Whether a MIG reconfiguration or a driver upgrade is under way, or has failed, by the MIG manager's and
     the GPU Operator's state labels; an unknown state counts as in progress, an empty one says nothing."""
-    mig_state = labels.get(f"{NVIDIA}mig.config.state", "")
-    upgrade_state = labels.get(f"{NVIDIA}gpu-driver-upgrade-state", "")
+    mig_state, upgrade_state = labels.get(_MIG_STATE, ""), labels.get(_UPGRADE_STATE, "")
     return mig_state not in ("", "success") or upgrade_state not in _SETTLED_UPGRADES
+
+
+def failed_change(labels: Labels) -> str:
+    """The label that says that such a change has failed; "" if none does."""
+    if labels.get(_MIG_STATE) == "failed":
+        return f"{_MIG_STATE}=failed"
+    return f"{_UPGRADE_STATE}=upgrade-failed" if labels.get(_UPGRADE_STATE) == "upgrade-failed" else ""
 
 
 def agent_label(labels: Labels) -> AgentLabel:
@@ -181,6 +197,13 @@ def vendor_only(labels: Labels) -> str | None:
 def instance_type(labels: Labels) -> InstanceTypeRow | None:
     """Return what the node's cloud instance type is known to carry."""
     return _instance_type(next((labels[label] for label in _INSTANCE_TYPE if labels.get(label)), "").lower())
+
+
+def is_fraction(labels: Labels) -> bool:
+    """Whether the node's GPU is a fraction of one: by its instance type, or by EC2, which counts 0 (g6f)."""
+    machine = instance_type(labels)
+    counts = (natural(labels.get(f"{family}-count")) for family in AWS if labels.get(f"{family}-name"))
+    return (machine is not None and machine.fraction > 1) or 0 in counts
 
 
 @lru_cache(maxsize=1024)

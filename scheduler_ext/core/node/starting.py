@@ -40,7 +40,7 @@ def _offers(report: Report, resources: ResourceNames) -> Iterator[tuple[str, ...
         yield _whole(vendor, resources)
     if mixed:
         for profile in sorted(
-            {instance.profile for each in report.devices for instance in each.mig.instances}
+            {instance.offered_as for each in report.devices for instance in each.mig.instances}
         ):
             name = resource_from_profile(profile)
             assert name.startswith(MIG_PREFIX)

@@ -80,6 +80,7 @@ def resolve_held(
     by_claim = claimable.served if claimable is not None else frozenset()
     limits = _limits(info, held, slots, claimable)
     way = claimable.one_way(slots, resources.share) if claimable is not None else OneWay()
+    strategy = source.sharing_strategy if source is not None else "none"
     state = NodeState(
         slots=tuple(slot for slot, _ in slots),
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
@@ -92,7 +93,17 @@ def resolve_held(
         and (source is not None or info.allocatable is not None),
         estimated=info.report is None,
         changing=info.changing,
-        shared=source is not None and source.sharing_strategy != "none",
+        shared=strategy != "none",
+        sliced=any(
+            unit.model.is_mig_slice and not unit.resource.startswith(MIG_PREFIX)
+            for slot, _ in slots
+            for unit in slot.units
+        ),
+        is_fraction=info.is_fraction,
+        # k8s-device-plugin, ValidateRequest: MPS refuses more than one unless told otherwise (v0.20), time
+        # slicing allows it unless told otherwise.
+        one_replica=strategy != "none"
+        and (strategy == "mps" if info.one_replica is None else info.one_replica),
         cuda=version_number(source.cuda_version if source is not None else None),
         spot=info.spot,
         value=info.value,
@@ -214,11 +225,12 @@ class _WholeUnits:
         self._shared = report.sharing_strategy != "none"
         self.replicas = report.replicas if self._shared else 1
         enabled = [device.mig.enabled for device in report.devices]
-        profiles = {instance.profile for device in report.devices for instance in device.mig.instances}
+        profiles = {each.offered_as for device in report.devices for each in device.mig.instances}
         # Under strategy single the plugin offers instances as whole GPUs, but only when every GPU is
         # partitioned into one identical profile; anything else is an error and offers nothing.
         self._single = report.mig_strategy == "single" and any(enabled)
-        self._single_valid = all(enabled) and len(profiles) == 1
+        cut = all(device.mig.enabled and device.mig.instances for device in report.devices)
+        self._single_valid = cut and len(profiles) == 1
         vendors = {device.vendor for device in report.devices}
         self._names = {vendor: whole_names(resources, vendor, self._shared) for vendor in vendors}
 
@@ -230,7 +242,7 @@ class _WholeUnits:
         elif not device.mig.enabled or self._report.mig_strategy == "none":
             yield from (self._whole(device, held, name) for name in names)
         if device.mig.enabled and self._report.mig_strategy == "mixed":
-            for profile in sorted({instance.profile for instance in device.mig.instances}):
+            for profile in sorted({instance.offered_as for instance in device.mig.instances}):
                 resource = resource_from_profile(profile)
                 for name in (resource, f"{resource}.shared") if self._shared else (resource,):
                     yield from self._instances(device, held, name, profile)
@@ -253,14 +265,14 @@ class _WholeUnits:
         self, device: Device, held: DeviceHoldings, name: str, profile: str | None = None
     ) -> Iterator[Unit]:
         """The free instances of a profile (of the only one there is, under strategy single)."""
-        same = [instance for instance in device.mig.instances if profile in (None, instance.profile)]
+        same = [instance for instance in device.mig.instances if profile in (None, instance.offered_as)]
         free = [instance for instance in same if instance.uuid not in held.instances]
         if not same:
             return
-        memory_mib, model = device.instance_memory_mib(same[0]), device.model
+        memory_mib, model = min(map(device.instance_memory_mib, same)), device.model
         if profile is None:
             # Under strategy single: A100-80GB-MIG-1G.10GB, which A100 does not match.
-            name_of_slice = f"{model.name}-MIG-{same[0].profile.replace('+', '.')}"
+            name_of_slice = f"{model.name}-MIG-{same[0].offered_as.replace('+', '.')}"
             model = canonical_model(name_of_slice, vendor=model.vendor)
         yield Unit(
             name,
@@ -276,7 +288,7 @@ class _WholeUnits:
 def _mig_room(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> MigRoom | None:
     """The possible places of the next of the `free` instances, all of one profile; None if unknown."""
     geometry = device.mig.geometry
-    profile = geometry.profile(free[0].profile) if geometry is not None and free else None
+    profile = geometry.profile(free[0].offered_as) if geometry is not None and free else None
     if geometry is None or profile is None:
         return None
     masks = [each.mask for each in device.mig.instances if each.uuid in held.instances]

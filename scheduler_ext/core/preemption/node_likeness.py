@@ -40,7 +40,14 @@ def likeness(
     order = {uuid: i for i, uuid in enumerate(sorted(looks, key=lambda uuid: repr(looks[uuid])))}
     starts = {start: i for i, start in enumerate(dict.fromkeys(pod.started_at for pod in pods))}
     return (
-        (info.freshness, info.changing, info.share_node, info.estimate, _items(info.allocatable)),
+        (
+            info.freshness,
+            info.changing,
+            info.share_node,
+            info.estimate,
+            info.one_replica,
+            _items(info.allocatable),
+        ),
         report and (report.mig_strategy, report.sharing_strategy, report.replicas, report.cuda_version),
         tuple(looks[uuid] for uuid in order),
         tuple(
@@ -70,7 +77,7 @@ def _device(
         device.cordoned,
         device.mig.enabled,
         tuple(
-            (each.profile, each.size, device.instance_memory_mib(each), seen(each.holder))
+            (each.profile, each.offered, each.size, device.instance_memory_mib(each), seen(each.holder))
             for each in device.mig.instances
         ),
         tuple(seen(holder) for holder in device.holders),

@@ -251,7 +251,7 @@ def _parts(dry_run: DryRun) -> Iterator[frozenset[tuple[Hashable, int]]]:
     """What each pod frees on devices; on a device of its own, as the change of what a decision sees."""
     users = Counter(uuid for relief in dry_run.reliefs for uuid in relief.devices)
     devices = dry_run.info.devices
-    profiles = {instance.uuid: instance.profile for device in devices for instance in device.mig.instances}
+    profiles = {each.uuid: each.offered_as for device in devices for each in device.mig.instances}
     cordoned = {device.uuid for device in devices if device.cordoned}
     # Where shares are placed, every device has a room of its own, and few are alike.
     alone = dry_run.request.shares is None

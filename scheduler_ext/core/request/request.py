@@ -63,7 +63,8 @@ _Asked = list[tuple[ContainerAsk, dict[str, int]]]
 class UnitAsk:
     """A number of whole GPUs or MIG instances, the peak over the pod's phases. `by_claim`: a ResourceClaim
     asks them, and 0 stands for a number that depends on the node; `every`: all that the node has; `choice`:
-    so many, or another of the pod's choices."""
+    so many, or another of the pod's choices. `in_one` is the most that one container asks; 0 if that is
+    `count`."""
 
     resource: str
     count: int
@@ -71,6 +72,7 @@ class UnitAsk:
     by_claim: bool = False
     every: bool = False
     choice: int = 0
+    in_one: int = 0
 
     @property
     def least(self) -> int:
@@ -264,7 +266,9 @@ def _units(asked: _Asked, share: str) -> tuple[UnitAsk, ...]:
                 sidecars += amount
             else:
                 apps += amount
-        units.append(UnitAsk(resource, max(peak, apps + sidecars), profile))
+        count = max(peak, apps + sidecars)
+        most = max(amounts.get(resource, 0) for _, amounts in asked)
+        units.append(UnitAsk(resource, count, profile, in_one=most if most < count else 0))
     return tuple(units)
 
 

@@ -87,9 +87,11 @@ class Wishes:
     strategy: str | None = _wish("strategy", _one_of("binpack", "spread"), None)
     """`binpack` prefers the fullest GPUs, `spread` the emptiest, in place of the configured strategy."""
     sharing: str | None = _wish("sharing", _one_of("exclusive", "any"), None)
-    """Time slices and parts by MPS: `exclusive` refuses nodes that hand them out, `any` accepts them like
-    whole GPUs. Without the annotation, a pod of several GPUs is refused there, because more slices give no
-    more compute, and a pod of one GPU gets a slice only when no whole GPU of a node with a report fits."""
+    """Time slices, parts by MPS, and MIG instances that are handed out as GPUs (strategy `single`):
+    `exclusive` refuses nodes that hand them out, `any` accepts them like whole GPUs. Without the annotation,
+    a pod of several GPUs is refused there, because several give one process no more compute, and a pod of one
+    GPU gets one only when no whole GPU of a node with a report fits. Containers get no more replicas than the
+    device plugin gives: one under MPS."""
 
 
 # annotation key -> (field of Wishes, parser)

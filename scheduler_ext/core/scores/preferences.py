@@ -26,8 +26,8 @@ class Reported:
 
 
 class WholeBeforeSlice:
-    """0 where the pod would get a time slice, a part by MPS, or, for several GPUs, MIG instances that are
-    handed out as GPUs; 1 on other nodes. Not among the weighted scores either."""
+    """0 where the pod would get a time slice, a part by MPS, a MIG instance that is handed out as a GPU, or a
+    fraction of a GPU by the cloud; 1 on other nodes. Not among the weighted scores either."""
 
     name = "whole-before-slice"
 
@@ -37,12 +37,7 @@ class WholeBeforeSlice:
         )
 
     def value(self, scoring: Scoring) -> Floats:
-        sliced = scoring.snapshot.node.shared
-        if any(ask.count > 1 for ask in scoring.request.whole):
-            slices = np.array([model.is_mig_slice for model in scoring.snapshot.models])
-            for _, columns in scoring.units:
-                sliced = sliced | (slices[columns.model] & columns.has_free).any(0)
-        return np.where(sliced, 0.0, 1.0)
+        return np.where(scoring.snapshot.node.in_parts, 0.0, 1.0)
 
 
 class NodeHealth:

@@ -241,9 +241,7 @@ class Snapshot:
     def some_sliced(self) -> bool:
         """Whether some node hands out parts of GPUs under the name of a GPU."""
         looked_at = (self, self.cluster)
-        return any(bool(each.node.shared.any()) for each in looked_at) or any(
-            model.is_mig_slice for each in looked_at for model in each.models
-        )
+        return any(bool(each.node.in_parts.any()) for each in looked_at)
 
     @lazy
     def some_unreported(self) -> bool:

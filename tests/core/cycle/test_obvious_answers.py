@@ -161,6 +161,18 @@ ROWS = [
     ),
     # Slices are no GPUs.
     pytest.param(whole(), SLICED, {"whole"}, id="one GPU is whole if a whole one is free"),
+    pytest.param(
+        whole(),
+        {"instances": node(ONE_CUT, report={"mig_strategy": "single"}), "whole": has("H100-80GB", 8)},
+        {"whole"},
+        id="and no MIG instance that is called a GPU",
+    ),
+    pytest.param(
+        whole(),
+        {"eighth": has("L4", 1, is_fraction=True), "whole": has("H100-80GB", 8)},
+        {"whole"},
+        id="and no fraction of a cloud",
+    ),
     pytest.param(whole(), ONLY_SLICES, {"slices"}, id="a slice is better than to wait"),
     pytest.param(whole(2), ONLY_SLICES, set(), id="two slices are no two GPUs"),
     pytest.param(whole(2, sharing="any"), ONLY_SLICES, {"slices"}, id="unless any sharing is accepted"),

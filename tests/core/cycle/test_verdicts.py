@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
@@ -12,19 +14,20 @@ from scheduler_ext.core.filters.fresh import FreshInventory
 from scheduler_ext.core.filters.health import Health
 from scheduler_ext.core.filters.memory import FreeMemory
 from scheduler_ext.core.filters.model import Model
-from scheduler_ext.core.filters.sharing import Sharing
+from scheduler_ext.core.filters.sharing import Replicas, Sharing
 from scheduler_ext.core.framework.refusal import Reason
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
 from tests.core.asked import HELD, mig, share, t4, whole
-from tests.core.reported import device, node, sliced
+from tests.core.reported import WHOLE, ask, device, node, sliced, wants
 from tests.strategies import snapshot_of
 
 MIXED = {"mig_strategy": "mixed"}
 SINGLE = {"mig_strategy": "single"}
 MPS = {"sharing_strategy": "mps", "replicas": 2}
 TIME_SLICED = {"sharing_strategy": "time-slicing", "replicas": 4}
+HALVES = sliced(("3g.40gb", 0), ("3g.40gb", 4))
 SLICE = "A100-80GB-MIG-2G.20GB"
 
 
@@ -61,6 +64,62 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             whole(sharing="exclusive"),
             Sharing.reason,
             id="an exclusive wish refuses time-sliced GPUs",
+        ),
+        pytest.param(
+            node(device(0, mig=HALVES), report=SINGLE),
+            whole(2),
+            Sharing.reason,
+            id="a pod of several refuses instances that are called GPUs",
+        ),
+        pytest.param(
+            node(device(0, mig=HALVES), report=SINGLE),
+            whole(2, sharing="any"),
+            None,
+            id="unless it takes any",
+        ),
+        pytest.param(
+            node(device(0, mig=HALVES), report=SINGLE),
+            whole(sharing="exclusive"),
+            Sharing.reason,
+            id="and so does a pod of one with an exclusive wish",
+        ),
+        pytest.param(node(device(0, mig=HALVES), report=SINGLE), whole(), None, id="but no other pod of one"),
+        pytest.param(
+            node(t4(), report=MPS),
+            whole(2, sharing="any"),
+            Replicas.reason,
+            id="MPS gives a container one replica",
+        ),
+        pytest.param(node(t4(), report=MPS), whole(2), Sharing.reason, id="and a pod of several none"),
+        pytest.param(
+            node(t4(), report=MPS),
+            replace(ask(wants(1, WHOLE), wants(1, WHOLE, "other")), sharing="any"),
+            None,
+            id="MPS gives two containers one each",
+        ),
+        pytest.param(
+            node(t4(), report=MPS, one_replica=False),
+            whole(2, sharing="any"),
+            None,
+            id="an operator allows several under MPS",
+        ),
+        pytest.param(
+            node(t4(), report=TIME_SLICED), whole(2, sharing="any"), None, id="time-slicing gives several"
+        ),
+        pytest.param(
+            node(t4(), report=TIME_SLICED, one_replica=True),
+            whole(2, sharing="any"),
+            Replicas.reason,
+            id="an operator allows one under time-slicing",
+        ),
+        pytest.param(
+            node(t4(), report=TIME_SLICED, one_replica=True),
+            whole(2, resource="nvidia.com/gpu.shared"),
+            Replicas.reason,
+            id="of a shared resource as well",
+        ),
+        pytest.param(
+            node(t4(), t4(1), one_replica=True), whole(2), None, id="of whole GPUs it gives several"
         ),
         pytest.param(
             node(t4()),

@@ -20,7 +20,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.table import build_snapshot
-from tests.core.asked import mig
+from tests.core.asked import mig, whole
 from tests.core.reported import NAMES, ONE_G, WHOLE, device, node
 
 
@@ -75,6 +75,18 @@ def test_other_profiles_than_the_asked_one(offered: Sequence[str], named: Sequen
 
     changes = [text for text, _ in MigPlacement().smaller(mig("7g.80gb"), Trial(snapshot, where))]
     assert changes == [f"with 1 nvidia.com/mig-{each} instead of nvidia.com/mig-7g.80gb" for each in named]
+
+
+def test_a_smaller_count_may_be_one_of_thousands() -> None:
+    slices = {"sharing_strategy": "time-slicing", "replicas": 16384}
+    snapshot = build_snapshot({"n": resolve(node(device(0), report=slices), NAMES, 10)}, 0)
+
+    def where(request: GpuRequest) -> Bools:
+        fit: Bools = filter_nodes(request, snapshot, Policy()).fits[snapshot.state_of[:-1]]
+        return fit
+
+    ((text, _),) = GpuCount().smaller(whole(20_000, sharing="any"), Trial(snapshot, where))
+    assert text == "with 16,384 nvidia.com/gpu instead of 20,000"
 
 
 XID = Taint("xid", "79", "NoSchedule")

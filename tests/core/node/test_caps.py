@@ -30,6 +30,20 @@ def test_the_amounts_that_labels_cap(labels: dict[str, str], caps: Caps) -> None
     assert caps_from_labels(labels) == caps
 
 
+@pytest.mark.parametrize(
+    ("reported", "label", "replicas"),
+    [
+        pytest.param(1000, 16384, 16384, id="the most of a report stands for more"),
+        pytest.param(999, 16384, 999, id="less is what it says"),
+        pytest.param(1000, 4, 1000, id="labels take nothing away"),
+    ],
+)
+def test_replicas_that_a_report_cannot_state(reported: int, label: int, replicas: int) -> None:
+    report = Report((device(0),), sharing_strategy="time-slicing", replicas=reported)
+    labels = GFD | {"nvidia.com/gpu.replicas": str(label), "nvidia.com/gpu.sharing-strategy": "time-slicing"}
+    assert capped(report, caps_from_labels(labels)).replicas == replicas
+
+
 A100 = device(0)
 MI300X = device(1, vendor="amd", model=canonical_model("MI300X", vendor="amd"), memory=Memory(196608))
 

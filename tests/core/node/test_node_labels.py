@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from scheduler_ext.core.node.estimate import caps_from_labels, estimate_from_labels
-from scheduler_ext.core.node.node_labels import change_in_progress, is_spot, node_pool
+from scheduler_ext.core.node.node_labels import (
+    ONE_REPLICA_LABEL,
+    change_in_progress,
+    failed_change,
+    is_fraction,
+    is_spot,
+    node_pool,
+    one_replica,
+)
 from tests.core.node.test_estimate import AMD, GFD, GKE, MIXED, SINGLE, estimated, machine
 
 OLD_GFD = {"nvidia.com/gpu.product": "Tesla-T4-SHARED", "nvidia.com/gpu.replicas": "4"}
@@ -17,6 +27,10 @@ GKE_SHARED = GKE | {
 
 def shared(strategy: str, replicas: str) -> dict[str, str]:
     return GFD | {"nvidia.com/gpu.sharing-strategy": strategy, "nvidia.com/gpu.replicas": replicas}
+
+
+MIG_STATE, UPGRADE = "nvidia.com/mig.config.state", "nvidia.com/gpu-driver-upgrade-state"
+INSTANCE, EC2 = "node.kubernetes.io/instance-type", "karpenter.k8s.aws/instance-gpu"
 
 
 @pytest.mark.parametrize(
@@ -148,6 +162,29 @@ def test_change_in_progress(mig_state: str | None, upgrade_state: str | None, ch
     assert (
         change_in_progress({label: state for label, state in labels.items() if state is not None}) is changing
     )
+
+
+@pytest.mark.parametrize(
+    ("read", "labels", "value"),
+    [
+        pytest.param(failed_change, {MIG_STATE: "failed"}, f"{MIG_STATE}=failed", id="a failed MIG layout"),
+        pytest.param(
+            failed_change, {UPGRADE: "upgrade-failed"}, f"{UPGRADE}=upgrade-failed", id="an upgrade"
+        ),
+        pytest.param(failed_change, {MIG_STATE: "pending"}, "", id="a change that is under way"),
+        pytest.param(one_replica, {ONE_REPLICA_LABEL: "True"}, True, id="one replica for each container"),
+        pytest.param(one_replica, {ONE_REPLICA_LABEL: "false"}, False, id="several"),
+        pytest.param(one_replica, {ONE_REPLICA_LABEL: "perhaps"}, None, id="an unreadable label"),
+        pytest.param(is_fraction, {INSTANCE: "g6f.xlarge"}, True, id="an eighth of an L4"),
+        pytest.param(is_fraction, {INSTANCE: "g6.xlarge"}, False, id="a whole one"),
+        pytest.param(is_fraction, {f"{EC2}-name": "l4", f"{EC2}-count": "0"}, True, id="as EC2 counts it"),
+        pytest.param(is_fraction, {f"{EC2}-count": "0"}, False, id="a machine without GPUs"),
+    ],
+)
+def test_what_labels_say(
+    read: Callable[[dict[str, str]], object], labels: dict[str, str], value: object
+) -> None:
+    assert read(labels) == value
 
 
 MI300X = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.count": "1"}

@@ -63,6 +63,9 @@ SHARE_POD = bound("a", wants(100, SHARE), devices={"main": ("GPU-0",)})
             node(CUT, device(1), report=SINGLE), [{}, {}], id="MIG single: nothing beside a whole one"
         ),
         pytest.param(node(CUT, SEVEN_G, report=SINGLE), [{}, {}], id="nor of two different profiles"),
+        pytest.param(
+            node(CUT, device(1, mig=sliced()), report=SINGLE), [{}, {}], id="nor beside one without instances"
+        ),
         pytest.param(node(device(0), report=SINGLE), [{WHOLE: 1}], id="whole GPUs if none is partitioned"),
         pytest.param(
             node(HELD, pods=(POD,), report=SLICES), [{WHOLE: 3, SHARED: 3}], id="a held replica leaves others"

@@ -183,7 +183,7 @@ def test_a_pod_of_thousands_of_shares_is_refused() -> None:
 
 
 def test_containers_that_are_absurd_together_are_refused() -> None:
-    assert request_of(*[app({WHOLE: "500000"})] * 2).units == (UnitAsk(WHOLE, 1_000_000),)
+    assert request_of(*[app({WHOLE: "500000"})] * 2).units == (UnitAsk(WHOLE, 1_000_000, in_one=500_000),)
     assert "1500000 over all containers is absurd" in problem_of(*[app({WHOLE: "500000"})] * 3)
 
 
@@ -194,9 +194,11 @@ def test_a_message_stays_one_short_line_whatever_the_pod_is_called() -> None:
 
 def test_equal_requests_of_different_pods_are_equal_values() -> None:
     one = request_of(app({WHOLE: "2"}, "a"), uid="1", name="x")
-    other = request_of(app({WHOLE: "1"}, "b"), app({WHOLE: "1"}, "c"), uid="2", name="y")
+    other = request_of(app({WHOLE: "2"}, "b"), app({}, "c"), uid="2", name="y")
     assert one == other
     assert hash(one) == hash(other)
+    # A device plugin that gives a container one replica gives two containers one each.
+    assert one != request_of(app({WHOLE: "1"}, "b"), app({WHOLE: "1"}, "c"))
 
 
 @pytest.mark.parametrize(

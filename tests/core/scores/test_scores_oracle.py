@@ -144,11 +144,10 @@ def test_scores_agree_where_several_units_are_asked(
         assert_scores_agree(decision)
 
 
-def offers_slices(state: NodeState, request: GpuRequest) -> bool:
-    """Whether the node would hand out MIG instances as GPUs."""
-    names = {ask.resource for ask in request.units}
-    units = [unit for slot in state.slots if slot.healthy for unit in slot.units if unit.free]
-    return any("-MIG-" in unit.model.name for unit in units if unit.resource in names)
+def offers_parts(state: NodeState) -> bool:
+    """Whether what the node hands out as a GPU is a replica or a MIG instance."""
+    units = [unit for slot in state.slots for unit in slot.units]
+    return state.shared or any("-MIG-" in unit.model.name and "/mig-" not in unit.resource for unit in units)
 
 
 @given(
@@ -164,14 +163,8 @@ def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
     applied = [s.name for s in SCORES if weights[s.name] and states and s.applies(decision.scoring)]
     with_gpus = {state.estimated for state in decision.snapshot.states if state.gpus}
     mixed = request.asks_gpu and True in with_gpus and not all(s.estimated for s in decision.snapshot.states)
-    asks_whole, several = (
-        bool(request.whole) and request.sharing is None,
-        any(a.count > 1 for a in request.whole),
-    )
-    sliced_somewhere = any(
-        state.shared or any("-MIG-" in unit.model.name for slot in state.slots for unit in slot.units)
-        for state in decision.snapshot.states
-    )
+    asks_whole = bool(request.whole) and request.sharing is None
+    sliced_somewhere = any(map(offers_parts, decision.snapshot.states))
     for state in states:
         placed = placed_in(decision, state)
         values = {
@@ -185,7 +178,7 @@ def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
         # For all weights, whole GPUs come before slices, and reports before labels: 11 of 21 parts.
         here = decision.snapshot.states[state]
         if sliced_somewhere and asks_whole:
-            slice_ = here.shared or (several and offers_slices(here, request))
+            slice_ = offers_parts(here)
             mean = 11 / 21 * (not slice_) + 10 / 21 * mean if applied else float(not slice_)
         if mixed:
             decided = applied or (sliced_somewhere and asks_whole)

@@ -1,0 +1,93 @@
+"""The profiles by which a device plugin hands out the MIG instances of a node."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from scheduler_ext.core.gpu.gpu import Device, Report
+from scheduler_ext.core.gpu.mig_profile import resource_from_profile, without_suffix
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, vendor_of
+
+
+def as_offered(report: Report, allocatable: Mapping[str, int] | None) -> Report:
+    """The report with the profiles by which NVIDIA's device plugin hands out instances. Before v0.20 it
+    ignores media extensions: an instance of 1g.10gb+me is one of nvidia.com/mig-1g.10gb (k8s-device-plugin,
+    issue 1462 and pull request 1807). What the node offers shows which plugin it has."""
+    if allocatable is None or report.mig_strategy == "none":
+        return report
+    if report.mig_strategy == "single":
+        known = {each.profile for device in report.devices for each in device.mig.instances}
+        alike = len({without_suffix(profile) for profile in known}) == 1
+        merged = known if alike and _offers_whole(allocatable) else set()
+    else:
+        merged = {*_merged(report, allocatable)}
+    if not merged:
+        return report
+    return replace(report, devices=tuple(_offered(device, merged) for device in report.devices))
+
+
+def layout_problem(info: NodeInfo) -> str | None:
+    """What is wrong with the MIG layout of a node, so that its device plugin hands out nothing of some GPUs,
+    or of all; None if nothing is known to be. Source: k8s-device-plugin, NewDeviceMap. GPU Feature Discovery
+    calls such a node MIG-INVALID under strategy single."""
+    report = info.report
+    if report is None:
+        invalid = info.estimate is not None and info.estimate.model.name.endswith("-MIG-INVALID")
+        return "its labels call its MIG layout invalid: no instances, or unlike ones" if invalid else None
+    if report.mig_strategy == "none" or not any(device.mig.enabled for device in report.devices):
+        return None
+    empty = [str(each.index) for each in report.devices if each.mig.enabled and not each.mig.instances]
+    if empty:
+        which = f"GPUs {', '.join(empty)} are" if len(empty) > 1 else f"GPU {empty[0]} is"
+        return f"{which} in MIG mode without instances"
+    alike = {each.offered_as for device in report.devices for each in device.mig.instances}
+    if report.mig_strategy == "single" and not all(device.mig.enabled for device in report.devices):
+        return "only some of its GPUs are in MIG mode, which strategy single does not hand out"
+    if report.mig_strategy == "single" and len(alike) > 1:
+        unlike = ", ".join(sorted(alike))
+        return f"its MIG instances are unlike ({unlike}), which strategy single does not hand out"
+    return None
+
+
+def _merged(report: Report, allocatable: Mapping[str, int]) -> Iterator[str]:
+    """The profiles with an extension that the node offers without it, under strategy mixed."""
+    every = {each.profile for device in report.devices for each in device.mig.instances}
+    healthy = Counter(
+        each.profile for device in report.devices if device.healthy for each in device.mig.instances
+    )
+    extended: dict[str, list[str]] = {}
+    for profile in sorted(every):
+        if (plain := without_suffix(profile)) != profile:
+            extended.setdefault(plain, []).append(profile)
+    for plain, profiles in extended.items():
+        here = [name for each in profiles for name in _names(each) if name in allocatable]
+        offered = max(allocatable.get(name, 0) for name in _names(plain)) // max(1, report.replicas)
+        if any(allocatable[name] for name in here):
+            continue
+        # A plugin that knows the names has them in allocatable, with 0 if all these instances are sick; after
+        # a change to an older one, such a 0 stays.
+        if offered > (healthy[plain] if here else 0):
+            yield from profiles
+
+
+def _offers_whole(allocatable: Mapping[str, int]) -> bool:
+    return any(
+        count > 0 and vendor_of(name) == "nvidia" and not name.startswith(MIG_PREFIX)
+        for name, count in allocatable.items()
+    )
+
+
+def _names(profile: str) -> tuple[str, str]:
+    resource = resource_from_profile(profile)
+    return resource, f"{resource}.shared"
+
+
+def _offered(device: Device, merged: set[str]) -> Device:
+    if not any(each.profile in merged for each in device.mig.instances):
+        return device
+    instances = tuple(
+        replace(each, offered=without_suffix(each.profile)) if each.profile in merged else each
+        for each in device.mig.instances
+    )
+    return replace(device, mig=replace(device.mig, instances=instances))
