@@ -65,10 +65,12 @@ class ReclaimCalls:
         metadata = pod.metadata or kube.ObjectMeta()
         return FoundPod(pod, metadata.uid or "", metadata.resource_version or "", reply.clock.said)
 
-    def warn(self, namespace: str, name: str, found: FoundPod, evict_at: float | None) -> None:
-        """Set the time of the eviction on a pod, or remove it; refused with 409 if the pod changed."""
+    def warn(self, namespace: str, name: str, found: FoundPod, evict_at: float | None) -> float:
+        """Set the time of the eviction on a pod, or remove it; refused with 409 if the pod changed. Returns
+        the server's time afterwards."""
         body = warning_patch(found.uid, found.version, evict_at)
-        self._transport.send("PATCH", pod_path(namespace, name), body, MERGE, timeout_s=_CALL_S)
+        reply = self._transport.send("PATCH", pod_path(namespace, name), body, MERGE, timeout_s=_CALL_S)
+        return reply.clock.said
 
     def evict(self, namespace: str, name: str, found: FoundPod) -> None:
         """Evict a pod; refused with 409 if it changed, with 429 by a budget."""

@@ -18,13 +18,22 @@ from scheduler_ext.wire.pod_facts import pod_facts
 from scheduler_ext.wire.times import seconds
 
 
+class Warned(NamedTuple):
+    """A warning that this extender knows of: its text as a time, and the server's time of the knowledge."""
+
+    evict_at: float
+    known_at: float
+
+
 class Seen(NamedTuple):
-    """The cluster as this extender knows it; ages of reports are by node, in seconds."""
+    """The cluster as this extender knows it; ages of reports are by node, in seconds, and `warned` is by the
+    uid of the pod."""
 
     infos: list[NodeInfo]
     readings: NodeReadings
     facts: FactsOfPods
     ages_s: Mapping[str, float]
+    warned: Mapping[str, Warned]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +90,15 @@ class Planner:
                 facts = seen.facts.get(pod.uid, NO_FACTS)
                 if pod.uid in idle or facts.reclaim_at is not None:
                     label = namespaces.get(pod.namespace)
-                    yield self._planned(pod, info, idle.get(pod.uid), facts, label, seen.ages_s, now)
+                    yield self._planned(pod, info, idle.get(pod.uid), facts, label, seen, now)
 
     def again(
         self, planned: Planned, seen: Seen, pod: kube.Pod, namespaces: Mapping[str, str], now: float
-    ) -> Planned:
-        """The same decision by the pod as the API server has it now."""
+    ) -> Planned | None:
+        """The same decision by the pod as the API server has it now; None if its node is gone."""
+        info = next((each for each in seen.infos if each.name == planned.info.name), None)
+        if info is None:
+            return None
         metadata, facts = pod.metadata or kube.ObjectMeta(), pod_facts(pod)
         latest = replace(
             planned.pod,
@@ -94,12 +106,11 @@ class Planner:
             terminating=is_terminating(pod),
             finished=is_finished(pod),
         )
-        info = planned.info
         # The watch may remove one meanwhile.
         others = {each.uid: seen.facts.get(each.uid, NO_FACTS) for each in info.pods}
         found = self._idle(info, seen, others | {latest.uid: facts}, now).pods
         idle = next((each for each in found if each.pod.uid == latest.uid), None)
-        return self._planned(latest, info, idle, facts, namespaces.get(latest.namespace), seen.ages_s, now)
+        return self._planned(latest, info, idle, facts, namespaces.get(latest.namespace), seen, now)
 
     def evict_at(self, now: float) -> float:
         """The time for the warning of a pod that is warned now."""
@@ -116,14 +127,15 @@ class Planner:
         idle: IdlePod | None,
         facts: PodFacts,
         namespace: str | None,
-        ages_s: Mapping[str, float],
+        seen: Seen,
         now: float,
     ) -> Planned:
-        evict_at = None
+        ages_s, evict_at = seen.ages_s, None
         if facts.reclaim_at is not None:
             at = seconds(facts.reclaim_at)
             evict_at = math.nan if at is None else at
         step: Step = "none"
+        known = seen.warned.get(pod.uid)
         # A report that is old says nothing, and a pod that ends needs nothing.
         if info.freshness == "Fresh" and info.name in ages_s and pod.holds and not pod.terminating:
             idle_since = None
@@ -136,6 +148,7 @@ class Planner:
                 idle_since=idle_since,
                 ran_s=now - facts.running_since if facts.running_since is not None else 0.0,
                 evict_at=evict_at,
+                known_at=known.known_at if known is not None and known.evict_at == evict_at else None,
                 report_age_s=ages_s[info.name],
                 now=now,
             )

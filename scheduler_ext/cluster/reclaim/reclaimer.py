@@ -24,7 +24,7 @@ from scheduler_ext.cluster.reclaim.reclaim_events import (
     evicted_event,
     warned_event,
 )
-from scheduler_ext.cluster.reclaim.reclaim_plan import Planned, Planner, Seen
+from scheduler_ext.cluster.reclaim.reclaim_plan import Planned, Planner, Seen, Warned
 from scheduler_ext.cluster.reclaim.reclaim_record import ReclaimRecord
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.reclaim import Step
@@ -81,7 +81,7 @@ class Reclaimer(Background):
         self._say = say
         self._retry = Retry(transport.server, Backoff(), probes=False)
         # By uid: the warning that has an Event of this extender.
-        self._said: dict[str, float] = {}
+        self._said: dict[str, Warned] = {}
         # By uid and step: when one that failed is tried again.
         self._not_before: dict[tuple[str, Step], float] = {}
         # Steps that the API server refuses, by uid.
@@ -107,18 +107,14 @@ class Reclaimer(Background):
 
     def look(self) -> None:
         """Do what is due. Raises ClusterError if the API server refuses or does not answer."""
-        snapshot, status = self._source.snapshot, self._source.status()
-        if snapshot is None:
-            return
-        infos = [node.info for node in snapshot.nodes.values()]
-        seen = Seen(infos, status.readings, status.facts, status.report_ages_s)
-        concerned = self._planner.concerned(seen)
-        if not concerned:
+        if not self._planner.concerned(self._seen()):
             self._forget(set())
             return
         namespaces, now = self._calls.namespaces()
-        plan = list(self._planner.plan(concerned, seen, namespaces, now))
-        self._forget({each.pod.uid for each in plan if each.step != "none"})
+        # After the server's time: a report's time is this time less its age, and must not come out later.
+        seen = self._seen()
+        plan = list(self._planner.plan(self._planner.concerned(seen), seen, namespaces, now))
+        self._forget({each.pod.uid for each in plan if each.step != "none" or each.evict_at is not None})
         self._full = False
         if self._dry:
             self._tell(plan)
@@ -136,7 +132,7 @@ class Reclaimer(Background):
                 left -= 1
                 key = planned.pod.uid, planned.step
                 try:
-                    self._step(planned, seen, namespaces)
+                    self._step(planned, namespaces, now)
                     self._refused.discard(key)
                 except ClusterError as error:
                     # It may concern this pod alone, as an admission webhook does.
@@ -150,13 +146,19 @@ class Reclaimer(Background):
             raise refused
         self._done()
 
+    def _seen(self) -> Seen:
+        """The cluster as it is known now; nothing before the first inventory."""
+        snapshot, status = self._source.snapshot, self._source.status()
+        infos = [node.info for node in snapshot.nodes.values()] if snapshot is not None else []
+        return Seen(infos, status.readings, status.facts, status.report_ages_s, self._said)
+
     def _is_due(self, planned: Planned) -> bool:
         """Whether there is something to do for the pod now. A dry run only ends warnings."""
         uid = planned.pod.uid
         if self._dry:
             return planned.step != "none" and planned.evict_at is not None
         if planned.step == "wait":
-            return self._said.get(uid) != planned.evict_at
+            return uid not in self._said or self._said[uid].evict_at != planned.evict_at
         not_before = self._not_before.get((uid, planned.step), -math.inf)
         return planned.step != "none" and time.monotonic() >= not_before
 
@@ -182,15 +184,17 @@ class Reclaimer(Background):
             self._would[planned.pod.uid] = now
             self._say(lambda planned=planned: dry_run_event(planned, self._warn_for_s))  # type: ignore[misc]
 
-    def _step(self, planned: Planned, seen: Seen, namespaces: Mapping[str, str]) -> None:
+    def _step(self, planned: Planned, namespaces: Mapping[str, str], now: float) -> None:
         pod = planned.pod
         if planned.step == "wait" and not self._dry:
-            self._warned(planned, planned.evict_at)
+            self._warned(planned, planned.evict_at, now)
             return
         found = self._calls.pod(pod.namespace, pod.name)
         if found is None or found.uid != pod.uid:
             return
-        latest = self._planner.again(planned, seen, found.pod, namespaces, found.now)
+        latest = self._planner.again(planned, self._seen(), found.pod, namespaces, found.now)
+        if latest is None:
+            return
         if self._dry and latest.evict_at is not None:
             self._cancel(latest, found)
         elif self._dry:
@@ -204,30 +208,30 @@ class Reclaimer(Background):
 
     def _warn(self, planned: Planned, found: FoundPod) -> None:
         evict_at = math.floor(self._planner.evict_at(found.now))
-        if self._written(planned, found, evict_at):
+        known_at = self._written(planned, found, evict_at)
+        if known_at is not None:
             self.reclaims.inc("warned")
-            self._warned(planned, evict_at)
+            self._warned(planned, evict_at, known_at)
 
     def _cancel(self, planned: Planned, found: FoundPod) -> None:
-        if self._written(planned, found, None):
+        if self._written(planned, found, None) is not None:
             self.reclaims.inc("cancelled")
             self._say(lambda: cancelled_event(planned))
 
-    def _written(self, planned: Planned, found: FoundPod, evict_at: float | None) -> bool:
-        """Set or remove the time of the eviction; False if the pod changed meanwhile."""
+    def _written(self, planned: Planned, found: FoundPod, evict_at: float | None) -> float | None:
+        """Set or remove the time of the eviction; returns the server's time afterwards, None if the pod
+        changed meanwhile."""
         try:
-            self._calls.warn(planned.pod.namespace, planned.pod.name, found, evict_at)
+            return self._calls.warn(planned.pod.namespace, planned.pod.name, found, evict_at)
         except RefusedError as error:
             if error.status in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
-                return False
+                return None
             raise
-        return True
 
-    def _warned(self, planned: Planned, evict_at: float | None) -> None:
+    def _warned(self, planned: Planned, evict_at: float | None, known_at: float) -> None:
         """Write the Event about a warning once; again after a restart, which may have prevented the Event."""
-        uid = planned.pod.uid
-        if evict_at is not None and self._said.get(uid) != evict_at:
-            self._said[uid] = evict_at
+        if evict_at is not None:
+            self._said[planned.pod.uid] = Warned(evict_at, known_at)
             self._say(lambda: warned_event(planned, evict_at))
 
     def _evict(self, planned: Planned, found: FoundPod) -> None:

@@ -7,6 +7,8 @@ from typing import Literal, TypeAlias
 RECLAIM_LABEL = "gpu.scheduler-ext.io/reclaim"
 # The clocks of two API servers may differ by this.
 _CLOCKS_S = 60.0
+# Two times that API servers wrote are in order if they are further apart: they cut them to whole seconds.
+_SURELY_S = _CLOCKS_S + 2.0
 
 Step: TypeAlias = Literal["warn", "wait", "evict", "cancel", "none"]
 
@@ -34,13 +36,16 @@ def next_step(
     idle_since: float | None,
     ran_s: float,
     evict_at: float | None,
+    known_at: float | None,
     report_age_s: float,
     now: float,
 ) -> Step:
     """The next step for a pod of a node with a fresh report, which is `report_age_s` old. `idle_since` is
     None for a pod that is not idle, or may not be reclaimed. `evict_at` is the time in its warning; None
-    without one, NaN for a text that is no time. A pod is evicted only if a report after the warning still
-    shows it idle, and it did not compute since."""
+    without one, NaN for a text that is no time. `known_at` is when this extender knew of that warning; None
+    if it has not taken note of it. The text does not prove when the pod was warned: it is cut to seconds,
+    and the configuration or the text may have changed. A pod is evicted only if it did not compute since the
+    warning, and a report that is surely newer than this knowledge still shows it idle."""
     if not (idle_since is not None and ran_s >= policy.min_age_s):
         return "none" if evict_at is None else "cancel"
     # A time that lies further ahead is that of another configuration.
@@ -50,4 +55,6 @@ def next_step(
     # A warning from before the last work was left over.
     if warned_at < idle_since - _CLOCKS_S:
         return "warn"
-    return "evict" if now >= evict_at and now - report_age_s > warned_at else "wait"
+    if known_at is None or now < evict_at:
+        return "wait"
+    return "evict" if now - report_age_s > known_at + _SURELY_S else "wait"

@@ -121,6 +121,8 @@ def test_between_record_and_eviction(cluster: Cluster) -> None:
     assert cluster.leaving() == []
     after = Extending(cluster, per_hour=1)
     after.look()
+    cluster.age(2 * MINUTE_S)
+    after.look()
     assert [f"uid-{name}" for name in cluster.leaving()] == [recorded]
     assert cluster.recorded() == [recorded]
 
@@ -146,6 +148,8 @@ def test_of_two_extenders_that_record_at_once_one_is_refused(cluster: Cluster) -
     """Both believe to be active; the second one acts between the first one's read and write of the record."""
     one = warned(cluster, *SEVERAL, per_hour=1)
     other = Extending(cluster, per_hour=1)
+    other.look()
+    cluster.age(2 * MINUTE_S)
     waiting = [other]
 
     def hook(request: Request) -> Answer | None:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from scheduler_ext.core.errors import ClusterError
+from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import GPU_NODES, LEASES, NAMESPACES, PODS
-from tests.cluster.api.api_requests import writes
+from tests.cluster.api.api_requests import Request, lists, writes
 from tests.cluster.reclaim.reclaiming import (
     HOUR_S,
     MINUTE_S,
@@ -157,19 +158,68 @@ def test_nothing_happens_while_an_agent_is_silent(cluster: Cluster) -> None:
     assert cluster.leaving() == ["lazy"]
 
 
-def test_a_report_from_before_the_warning_evicts_no_pod(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("later_s", "expected"),
+    [
+        pytest.param(-60.0, [], id="before the warning"),
+        pytest.param(-0.5, [], id="within the second of the warning, of which its text is the start"),
+        pytest.param(2.0, [], id="after it, if the clocks of two API servers do not differ"),
+        pytest.param(61.0, [], id="at the end of a second that both times may share"),
+        pytest.param(63.0, ["lazy"], id="surely after it"),
+    ],
+)
+def test_which_reports_evict_a_pod(cluster: Cluster, later_s: float, expected: list[str]) -> None:
     """A warning may be shorter than the age at which a report is stale."""
+    cluster.now += 0.7
     cluster.add("lazy")
     extender = Extending(cluster, warn_for="30s")
+    extender.look()
+    cluster.silent["lazy"] = cluster.now + later_s
+    cluster.age(80)
+    extender.look()
+    assert cluster.leaving() == expected
+
+
+@pytest.mark.parametrize("warn_for", ["15m", "1h"])
+def test_a_later_extender_waits_for_a_report_of_its_own_time(cluster: Cluster, warn_for: str) -> None:
+    """With a longer warnFor, the text in the pod names a moment long before the warning."""
+    before = warned(cluster, "lazy")
+    after = Extending(cluster, warn_for=warn_for)
     cluster.silent["lazy"] = cluster.now
-    cluster.age(60)
-    extender.look()
-    cluster.age(31)
-    extender.look()
-    assert cluster.leaving() == []
+    for _ in range(2):
+        after.look()
+        cluster.age(70)
+    assert (cluster.leaving(), before.counts) == ([], {"warned": 1})
     cluster.silent["lazy"] = cluster.now
-    extender.look()
+    after.look()
     assert cluster.leaving() == ["lazy"]
+
+
+def test_a_slow_call_makes_no_report_younger(cluster: Cluster) -> None:
+    """The age of a report and the server's time are of one moment, the time first."""
+    cluster.add("lazy")
+    extender = Extending(cluster, warn_for="30s")
+    extender.look()
+    cluster.age(50)
+    cluster.silent["lazy"] = cluster.now
+
+    def hook(request: Request) -> Answer | None:
+        if lists(NAMESPACES)(request):
+            cluster.age(20)
+        return None
+
+    cluster.server.hook = hook
+    extender.look()
+    assert (cluster.now, cluster.leaving()) == (1_800_000_070.0, [])
+
+
+def test_a_silent_agent_is_no_new_warning(cluster: Cluster) -> None:
+    cluster.add("lazy")
+    extender = Extending(cluster)
+    for silent in (False, True, False):
+        cluster.silent = {"lazy": cluster.now - HOUR_S} if silent else {}
+        extender.look()
+    assert extender.events == [("GPUReclaimWarning", "lazy")]
 
 
 @pytest.mark.parametrize(
