@@ -30,6 +30,8 @@ BASE, AGENT, COMPONENTS = "manifests/base", "manifests/agent", "manifests/compon
 
 STANDALONE, SHARES = ".Values.standalone.enabled", ".Values.shares.enabled"
 RECLAIMS = 'ne .Values.idle.reclaim "off"'
+PLANNER = ".Values.planner.enabled"
+OF_SCHEDULERS = {"in ['gpu-scheduler']": "in ['{{ .Values.schedulerName }}']"}
 GANGS = ".Values.gangs.enabled"
 AGENTS, QUOTA = ".Values.agent.enabled", ".Values.criticalPodsQuota"
 # The namespaces of the manifests become these.
@@ -185,7 +187,7 @@ COPIES = (
         f"{COMPONENTS}/standalone-mtls/extender.yaml",
         "standalone/roles.yaml",
         STANDALONE,
-        kinds=("Role", "RoleBinding"),
+        kinds=("Lease", "Role", "RoleBinding"),
     ),
     Copied(f"{COMPONENTS}/standalone-mtls/service.yaml", "standalone/service.yaml", STANDALONE),
     Copied(
@@ -202,9 +204,12 @@ COPIES = (
         for name in ("namespace", "roles", "priority-class", "budget")
     ),
     Copied(f"{COMPONENTS}/dra-health/roles.yaml", "dra/roles.yaml", ".Values.dra.deviceTaints"),
-    *(
-        Copied(f"{COMPONENTS}/planner/{name}.yaml", f"planner/{name}.yaml", ".Values.planner.enabled")
-        for name in ("roles", "nominations-only")
+    Copied(f"{COMPONENTS}/planner/roles.yaml", "planner/roles.yaml", PLANNER),
+    Copied(
+        f"{COMPONENTS}/planner/nominations-only.yaml",
+        "planner/nominations-only.yaml",
+        PLANNER,
+        replaced=OF_SCHEDULERS,
     ),
     Copied(f"{COMPONENTS}/idle-reclaim/roles.yaml", "idle/roles.yaml", RECLAIMS),
     Copied(
@@ -218,7 +223,7 @@ COPIES = (
         f"{COMPONENTS}/gangs/gate.yaml",
         "gangs/gate.yaml",
         GANGS,
-        replaced={"in ['gpu-scheduler']": "in ['{{ .Values.schedulerName }}']"},
+        replaced=OF_SCHEDULERS,
     ),
     Copied(f"{COMPONENTS}/gangs/gangs-only.yaml", "gangs/gangs-only.yaml", GANGS, replaced=PROTECTED),
     *(

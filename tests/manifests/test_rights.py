@@ -66,7 +66,6 @@ ADDED: dict[str, dict[str, set[str]]] = {
             " pods/eviction: create",
         },
         "Role gpu-scheduler/gpu-scheduler-idle-reclaim": {
-            "coordination.k8s.io leases: create",
             "coordination.k8s.io leases (gpu-scheduler-reclaim): get update",
         },
     },
@@ -86,7 +85,6 @@ ADDED: dict[str, dict[str, set[str]]] = {
 }
 STANDALONE = {
     "Role gpu-scheduler/gpu-scheduler-extender-lease": {
-        "coordination.k8s.io leases: create",
         "coordination.k8s.io leases (gpu-scheduler-extender): get update",
     },
 }

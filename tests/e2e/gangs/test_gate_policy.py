@@ -144,6 +144,21 @@ def test_who_may_write_a_pod_cannot_write_its_deadline(gated: ShareCluster) -> N
     assert START_BY not in [each["type"] for each in found["status"].get("conditions", ())]
 
 
+def test_the_end_of_a_gate_warns_no_pod(gated: ShareCluster) -> None:
+    """The policy of warnings is about patches that leave the gates alone."""
+    pod = created(gated, OURS)
+    path = f"{PODS}/{pod['metadata']['name']}"
+    ends = {"op": "remove", "path": "/spec/schedulingGates/0"}
+    warns = {
+        "op": "add",
+        "path": "/metadata/annotations/gpu.scheduler-ext.io~1reclaim-at",
+        "value": "2026-11-29T00:00:00Z",
+    }
+    for patch in ([ends, warns], [warns]):
+        assert "the gpu-scheduler may" in gated.extender.refusal("PATCH", path, patch, JSON_PATCH)
+    assert gates(gated.extender.patch(path, [ends], JSON_PATCH)) == []
+
+
 def eviction(pod: Json, **metadata: Any) -> Json:
     found = pod["metadata"]
     return {
