@@ -2,13 +2,14 @@
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from threading import Event, Lock, Thread, current_thread
 
 log = logging.getLogger(__name__)
 
-# The length of a pause, in lengths of the turn before it: a request seldom meets two turns.
+# The length of a pause, in processor times of the turn before it: a request seldom meets two turns.
 _PAUSE = 2.0
 # The longest pause, so that a stop stays prompt.
 _LONGEST_S = 0.5
@@ -57,19 +58,25 @@ class Background:
 
 
 class RateLimiter:
-    """One worker at a time, with a pause after its turn while `served` says that requests may be waiting.
+    """One worker at a time, with a pause between turns while `served` says that requests may be waiting.
     Reading a large list keeps Python's interpreter busy for seconds. Three lists read at once, after an
-    outage of the API server, made some answers ten times as slow."""
+    outage of the API server, made some answers ten times as slow. The pause follows the processor's time,
+    because a turn that waits for the processor keeps nobody from it; and the next turn waits for what is left
+    of it, so that a list requests its next page in the meantime."""
 
     def __init__(self, served: Callable[[], bool]) -> None:
         self._served = served
         self._lock = Lock()
+        # When the pause after the last turn ends, monotonic.
+        self._rested_at = -math.inf
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         """Do a small piece of work."""
         with self._lock:
-            started = time.monotonic()
+            if self._served() and (left_s := self._rested_at - time.monotonic()) > 0:
+                time.sleep(left_s)
+            started = time.thread_time()
             yield
-            if self._served():
-                time.sleep(min(_PAUSE * (time.monotonic() - started), _LONGEST_S))
+            used_s = time.thread_time() - started
+            self._rested_at = time.monotonic() + min(_PAUSE * used_s, _LONGEST_S)

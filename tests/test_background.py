@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from threading import Event, Thread, current_thread
+from types import SimpleNamespace
 
 import pytest
 
@@ -90,23 +91,38 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return taken
 
 
-@pytest.mark.parametrize("served", [True, False])
-def test_background_work_rests_while_requests_are_served(rests: list[float], served: bool) -> None:
-    with RateLimiter(lambda: served).turn():
-        pass
-    assert len(rests) == served
-
-
-def test_a_rest_is_as_long_as_the_work_was_but_not_endless(
-    rests: list[float], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("served", "used_s", "between_s", "expected"),
+    [
+        pytest.param(False, 0.01, 0.0, [], id="not before requests are served"),
+        pytest.param(True, 0.01, 0.0, [0.02], id="twice the processor's time of the turn"),
+        pytest.param(
+            True, 0.01, 0.015, [0.005], id="what is left of that after other work, such as a request"
+        ),
+        pytest.param(True, 0.01, 0.02, [], id="not after longer work"),
+        pytest.param(True, 100.0, 0.0, [0.5], id="no longer than a stop may take"),
+    ],
+)
+def test_a_turn_begins_after_a_rest(
+    rests: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    served: bool,
+    used_s: float,
+    between_s: float,
+    expected: list[float],
 ) -> None:
-    ticks = iter([0.0, 0.01, 0.0, 100.0])
-    monkeypatch.setattr("time.monotonic", lambda: next(ticks))
-    rate_limiter = RateLimiter(lambda: True)
-    for _ in range(2):
-        with rate_limiter.turn():
-            pass
-    assert rests == [0.02, 0.5]
+    """However long the turn before it waited for the processor."""
+    clock = SimpleNamespace(now=7.0, used=0.0)
+    monkeypatch.setattr("time.monotonic", lambda: clock.now)
+    monkeypatch.setattr("time.thread_time", lambda: clock.used)
+    rate_limiter = RateLimiter(lambda: served)
+    with rate_limiter.turn():
+        clock.used += used_s
+        clock.now += 60.0
+    clock.now += between_s
+    with rate_limiter.turn():
+        pass
+    assert rests == pytest.approx(expected)
 
 
 def test_one_works_at_a_time() -> None:

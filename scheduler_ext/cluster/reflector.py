@@ -89,6 +89,8 @@ class Reflector(Background, Generic[U]):
         self._heard_at = time.monotonic()
         self._connected = False
         self._problem: str | None = None
+        # Whether the server has answered since that problem.
+        self._back = False
         self._optional = optional
         self._refused = False
         # The version to watch from; "": list first.
@@ -191,7 +193,7 @@ class Reflector(Background, Generic[U]):
             reply = self._page(page_token)
             with self._rate_limiter.turn():
                 page = self._decoder.page(reply.body)
-                self._heard()
+                self._answered()
                 for broken in page.broken:
                     self._handler.broken(broken)
             together = self._handler.together
@@ -205,6 +207,8 @@ class Reflector(Background, Generic[U]):
                 self._handler.end()
                 self._version, self._written_after = page.resource_version, asked_at
                 self.synced.set()
+                # Not before: until its end, a list leaves out what its next pages have.
+                self._heard()
                 return
 
     def _page(self, token: str) -> Reply:
@@ -288,14 +292,21 @@ class Reflector(Background, Generic[U]):
             self._handler.seen(seen, clock)
             seen.clear()
 
-    def _heard(self) -> None:
+    def _answered(self) -> None:
+        """The server sent a part of a list or of a watch."""
         self._heard_at = time.monotonic()
-        self._connected = True
         self._answer_s = ANSWER_S
+        if self._problem is not None and not self._back:
+            self._back = True
+            self._transport.server.watch_is_back()
+
+    def _heard(self) -> None:
+        """A list is complete, or the watch has begun or brought something."""
+        self._answered()
+        self._connected = True
         if self._problem is not None:
             log.info("watch of %s restored", self.name)
-            self._problem = None
-            self._transport.server.watch_is_back()
+            self._problem, self._back = None, False
 
     def _went_well(self) -> None:
         self._retry.reset()
@@ -314,4 +325,4 @@ class Reflector(Background, Generic[U]):
         if self._problem is None:
             text = lost if self.synced.is_set() else "%s not listed yet, trying again: %s"
             log.warning(text, self.name, error)
-        self._problem = str(error)
+        self._problem, self._back = str(error), False

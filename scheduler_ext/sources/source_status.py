@@ -39,8 +39,8 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class WatchHealth:
-    """The state of a watch of the API server: `connected` while a list or a watch is answered; `silent_s`
-    is the time since the last data."""
+    """The state of a watch of the API server: `connected` while its list is complete and the watch is
+    answered; `silent_s` is the time since the last data."""
 
     name: str
     synced: bool

@@ -41,7 +41,7 @@ def recorded_evictions(lease: dict[str, Any]) -> dict[str, float]:
     times = {uid: at for uid, at in found.items() if at is not None}
     if len(times) < len(found):
         raise ClusterError(
-            f"Lease {metadata.get('name')}: annotation {RECORD_ANNOTATION} is unreadable; remove the annotation"
+            f"Lease {metadata.get('name')}: annotation {RECORD_ANNOTATION} is unreadable; remove it"
         )
     return times
 

@@ -18,8 +18,9 @@ from tests.cluster.api.api_faults import (
     Line,
     Mute,
 )
+from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import NODES, PODS
-from tests.cluster.api.api_requests import lists, watches
+from tests.cluster.api.api_requests import Request, lists, watches
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import LISTED, Followed, Heard, eventually
 from tests.kube_objects import node, pod
@@ -43,6 +44,27 @@ def test_a_list_then_every_change_in_order(followed: Followed) -> None:
     health = followed.reflector.health()
     assert (health.name, health.synced, health.connected, health.problem) == ("nodes", True, True, None)
     assert followed.reflector.restarts == {}
+
+
+def test_a_watch_is_connected_once_its_list_is_complete(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where everything is listed again: the pages so far are not the inventory."""
+    monkeypatch.setattr(reflector_module, "PAGE", 1)
+    during: list[bool] = []
+
+    def hook(request: Request) -> Answer | None:
+        if request.query.get("continue"):
+            during.append(followed.reflector.health().connected)
+        return None
+
+    followed.server.hook = hook
+    followed.start(*LISTED)
+    assert followed.reflector.health().connected
+    followed.reflector.relist()
+    followed.heard.wait(*LISTED)
+    eventually(lambda: followed.reflector.health().connected)
+    assert during == [False, False]
 
 
 def test_a_large_list_comes_in_pages(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,7 +243,12 @@ def _status(status: SourceStatus) -> Iterator[Family]:
     )
     yield _gauge("unplaced_share_pods", unplaced, status.unplaced, "node")
     connected = {watch.name: watch.connected for watch in status.watches}
-    yield _gauge("watch_connected", "1 while the API server answers this watch.", connected, "resource")
+    yield _gauge(
+        "watch_connected",
+        "1 while the list of this watch is complete and the API server answers it.",
+        connected,
+        "resource",
+    )
     silent_s = {watch.name: watch.silent_s for watch in status.watches}
     yield _gauge("watch_silence_seconds", "Time since the last event of this watch.", silent_s, "resource")
 

@@ -277,7 +277,7 @@ def test_an_unreadable_record_stops_evictions(cluster: Cluster) -> None:
     record = {"name": "gpu-scheduler-reclaim", "annotations": {"gpu.scheduler-ext.io/reclaimed": "[]"}}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": record}
     cluster.server.store.put("/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases", lease)
-    with pytest.raises(ClusterError, match="unreadable; remove the annotation"):
+    with pytest.raises(ClusterError, match="unreadable; remove it"):
         extender.look()
     cluster.server.store.delete(LEASES, "gpu-scheduler-reclaim", "gpu-scheduler")
     extender.look()

@@ -116,7 +116,9 @@ class Lab:
     def recorded(self) -> int:
         """The number of pods in the record of evictions."""
         found = self.api.items(LEASES, fieldSelector=f"metadata.name={LEASE}")
-        return sum(len(json.loads(each["metadata"].get("annotations", {}).get(RECORD, "{}"))) for each in found)
+        return sum(
+            len(json.loads(each["metadata"].get("annotations", {}).get(RECORD, "{}"))) for each in found
+        )
 
 
 @pytest.fixture(scope="module")
