@@ -4,7 +4,9 @@ import json
 import logging
 import sys
 import time
-from typing import ClassVar
+from typing import Any
+
+from scheduler_ext.printable import printable
 
 
 class JsonFormatter(logging.Formatter):
@@ -26,14 +28,13 @@ class JsonFormatter(logging.Formatter):
 class TextFormatter(logging.Formatter):
     """One line per message: whatever a caller's names hold, they cannot look like another line."""
 
-    _ESCAPED: ClassVar = {
-        code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-        for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
-    }
-
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
         # A traceback is added after this, on lines of its own.
-        return super().formatMessage(record).translate(self._ESCAPED)
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 (logging's name)
+        # Its last lines are the error's message, which may quote a name.
+        return "\n".join(printable(line) for line in super().formatException(ei).split("\n"))
 
 
 def configure_logs(form: str) -> None:

@@ -57,7 +57,13 @@ class Asked:
         self, manifests: Sequence[Manifest], source: Source, state: ClusterState, config: Configuration
     ) -> list[Wanted]:
         """The waiting pods. Raises PodError, InventoryError."""
-        found = [waiting_pod(pod, state, config) for pod in every_pod(manifests)] if manifests else []
+        found: list[Wanted] = []
+        if manifests:
+            try:
+                with naming(self.filename, InventoryError):
+                    found = [waiting_pod(pod, state, config) for pod in every_pod(manifests)]
+            except PodError as error:
+                raise PodError(f"{self.filename}: {error}") from None
         for name in self.names:
             # Other scripts have digits too, and int() refuses some thousands of them.
             if name.isascii() and name.isdigit() and len(name) <= _MOST_DIGITS:
@@ -154,8 +160,8 @@ def defrag(
     manifests = asked.manifests(source)
     claims = manifests[0].claims if manifests else ()
     state = source.state(config, with_objects=True, with_waiting=True, claims=claims)
+    wanted = asked.wanted(manifests, source, state, config)
     with naming(state.source, InventoryError):
-        wanted = asked.wanted(manifests, source, state, config)
         plan = make_plan(wanted, state, config, rules(), Effort.thorough() if thorough else Effort())
     held = held_devices(state, [move.pod.uid for move in plan.moves])
     answer = plan_json(plan, held, config)

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.output import printable
 from scheduler_ext.core.errors import SchedulerExtError
+from scheduler_ext.printable import printable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _MODULES = {

@@ -10,9 +10,10 @@ from scheduler_ext.cli.answers import Live, live_options
 from scheduler_ext.cli.inventory import print_listing
 from scheduler_ext.cli.kubeconfigs import complete_nodes
 from scheduler_ext.cli.options import all_namespaces_option, namespace_option, without_namespace_options
-from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, printable, show, styled
+from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show, styled
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.explain.explain import API_VERSION
+from scheduler_ext.printable import printable
 
 _BAR_CELLS = 40
 # Memory promised to pods, used by pods beyond this, used by no known pod, free, and

@@ -11,6 +11,8 @@ from typing import Any, Final
 import click
 import yaml
 
+from scheduler_ext.printable import printable
+
 # The width if the output is no terminal.
 COLUMNS: Final = 120
 _NARROWEST: Final = 4
@@ -151,13 +153,6 @@ def styled(text: str, **style: Any) -> str:
 def show(text: str, *, err: bool = False) -> None:
     """Print a text that names objects, without control characters."""
     click.echo(printable(text), err=err)
-
-
-def printable(text: str) -> str:
-    """The text without control characters: reports and manifests are untrusted, and terminals obey them."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 _COLOURS = {"fits": "green", "rejected": "red", "Unhealthy": "red", "Fresh": "green"}

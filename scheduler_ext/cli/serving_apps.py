@@ -29,6 +29,7 @@ from scheduler_ext.views.queue.queue_list import QueueView
 from scheduler_ext.views.queue.start_estimates import StartEstimates
 from scheduler_ext.whatif.schedulable import SchedulableReplicas
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.files import read_file
 
 if TYPE_CHECKING:
     from scheduler_ext.cluster.live import LiveInventory
@@ -116,6 +117,6 @@ def _page_feed(
         config.memory.headroom_percent,
         config.idle_after_s(),
     )
-    for earlier in json.loads(past.read_bytes()) if past is not None else ():
+    for earlier in json.loads(read_file(past)) if past is not None else ():
         feed.history.add(Sample(*earlier))
     return feed

@@ -1,6 +1,7 @@
 """The lines of a trace's CSV file, with errors that name file, line and column."""
 
 import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.node.node_labels import MAX_VALUE
+from scheduler_ext.wire.files import MAX_TRACE_BYTES, read_file
 
 # More than any machine has, and small enough for sums in 64 bits.
 _LARGEST = 10**12
@@ -60,7 +62,8 @@ def csv_rows(path: Path, needed: Sequence[str]) -> Iterator[Row]:
     """The lines of a file after the first, which has the needed columns. Raises SimulationError naming file,
     line and column."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        # `open` and `read` alone would wait for a pipe, and read a device without an end.
+        with io.StringIO(read_file(path, MAX_TRACE_BYTES).decode("utf-8-sig"), newline="") as file:
             reader = csv.DictReader(file, strict=True)
             # Some traces have spaces after the commas.
             columns = [name.strip() for name in reader.fieldnames or ()]

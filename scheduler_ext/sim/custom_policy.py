@@ -12,6 +12,7 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.guarded_policy import Guarded, described, reported
 from scheduler_ext.sim.placement_policy import Policy, Target
 from scheduler_ext.sim.policies import POLICIES
+from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, read_file
 
 ENTRY_POINTS = "scheduler_ext.policies"
 _SUFFIX = ".py"
@@ -70,7 +71,7 @@ def _is_file(text: str) -> bool:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path, MAX_CONFIGURATION_BYTES)
     except OSError as error:
         raise SimulationError(f"{path}: cannot be read: {error.strerror}") from None
 

@@ -15,6 +15,7 @@ from scheduler_ext.sim.csv_rows import MOST_GPUS, csv_rows, shown
 from scheduler_ext.sim.openb import Traces
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.wire.files import MAX_TRACE_BYTES, read_file
 
 _NAME, _GPUS, _MEMORY = "machineId", "number of GPUs", "single GPU mem"
 # The place of an error in msgspec's message.
@@ -74,7 +75,7 @@ def _nodes(path: Path) -> Iterator[NodeShape]:
 
 def _jobs(path: Path) -> list[_Job]:
     try:
-        text = path.read_bytes()
+        text = read_file(path, MAX_TRACE_BYTES)
     except OSError as error:
         raise SimulationError(f"{path}: cannot be read: {error.strerror}") from None
     try:

@@ -18,6 +18,8 @@ SILENCE_S = 30.0
 _PIECE = 1 << 20
 # The objects of 5,000 nodes and 50,000 pods, as printed by kubectl, have some 500 MiB.
 MAX_BYTES = 2**30
+# The largest public traces of GPU clusters that can be simulated have some 70 MiB.
+MAX_TRACE_BYTES = 256 * 2**20
 # A configuration has some kilobytes, a kubeconfig for many clusters some hundred.
 MAX_CONFIGURATION_BYTES = 16 * 2**20
 _HINT = "is it a pipe that nothing writes to, or on a mount that does not answer?"

@@ -69,3 +69,21 @@ def test_all_replicas_come_in_a_simulation(cluster: Path, written: Written) -> N
 def test_an_error_names_standard_input() -> None:
     told = error_of(run("inventory", "--inventory", "-", stdin=b"kind: ["))
     assert told.startswith("standard input: neither YAML nor JSON")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("explain", "--inventory", "-f"), id="explain"),
+        pytest.param(("capacity", "--inventory", "-f"), id="capacity"),
+        pytest.param(("defrag", "--inventory", "-f"), id="defrag"),
+        pytest.param(("simulate", "cluster", "--cluster", "--pods"), id="simulate cluster"),
+    ],
+)
+def test_a_mistake_in_a_pod_is_blamed_on_its_file(
+    cluster: Path, written: Written, command: tuple[str, ...]
+) -> None:
+    path = written("pods.yaml", pod("bad", {WHOLE: "1", "cpu": "-1"}))
+    *named, of_cluster, of_pods = command
+    problem = error_of(run(*named, of_cluster, cluster, of_pods, path))
+    assert problem.startswith(f"{path}: Pod default/bad: cpu: a negative amount")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.custom_policy import find_policy
 from scheduler_ext.sim.generator import (
     FAMILIES,
     GENERATED,
@@ -14,9 +17,12 @@ from scheduler_ext.sim.generator import (
     generate_pods,
     generate_traces,
 )
+from scheduler_ext.sim.mig.mig_inputs import read_geometry
 from scheduler_ext.sim.openb import read_nodes, read_pods, read_traces, write_pods, write_traces
+from scheduler_ext.sim.philly import read_philly
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.wire import files
 from tests.sim.small import refusal
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,8000,1000,0,\n"
@@ -161,3 +167,31 @@ def test_a_file_without_gpu_pods_is_named(tmp_path: Path) -> None:
     write_pods(pods, [TracePod("p", PodKind(1000, 1000))])
     with pytest.raises(SimulationError, match=r"/pods\.csv: no pod requests a GPU"):
         read_traces(nodes, [pods])
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda path: [*read_nodes(path)], id="the nodes of a trace"),
+        pytest.param(lambda path: read_geometry(str(path)), id="a geometry"),
+        pytest.param(lambda path: find_policy(str(path)), id="a policy"),
+        pytest.param(lambda path: read_philly(path.parent / "machines", [path]), id="the jobs of Philly"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["a device without an end", "a pipe that nothing writes to"])
+def test_a_file_of_a_simulation_is_read_within_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], object], kind: str
+) -> None:
+    """Like all files: never beyond a limit, and never for ever."""
+    monkeypatch.setattr(files, "OPEN_S", 0.1)
+    path = tmp_path / "input"
+    if kind.startswith("a pipe"):
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    (tmp_path / "machines").write_text("machineId,number of GPUs,single GPU mem\nm0,2,24GB\n")
+    expected = "is it a pipe" if kind.startswith("a pipe") else "MiB, the most that is read"
+    assert expected in refusal(lambda: read(path))
+    if kind.startswith("a pipe"):
+        # Let the thread go that still waits for it.
+        os.close(os.open(path, os.O_RDWR))

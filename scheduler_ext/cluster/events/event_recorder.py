@@ -18,6 +18,7 @@ from scheduler_ext.cluster.client.retry import LOOK_S, Backoff, Retry
 from scheduler_ext.cluster.client.transport import JSON, MERGE, RefusedError, Transport, is_transient
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.counters import Counter
+from scheduler_ext.printable import printable
 from scheduler_ext.wire.times import micro_time
 
 log = logging.getLogger(__name__)
@@ -264,6 +265,6 @@ def event_body(kind: str, reason: str, action: str, note: str, regarding: dict[s
         "type": kind,
         "reason": reason,
         "action": action,
-        "note": note[:_NOTE_CHARS],
+        "note": printable(note)[:_NOTE_CHARS],
         "regarding": {"apiVersion": "v1", **regarding},
     }

@@ -15,6 +15,7 @@ from scheduler_ext.core.forecast.mig_value import shapes
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
 from scheduler_ext.core.gpu.mig_profile import MAX_GRID, Profile, parse_profile
 from scheduler_ext.core.gpu.mig_tables import FALLBACK_PROFILES
+from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, read_file
 
 # Letters of NVIDIA's own names, and nothing that a mix, a CSV or a terminal reads as more than a name.
 _NAME = re.compile(r"[A-Za-z0-9.+_-]{1,63}")
@@ -59,7 +60,7 @@ def read_geometry(name_or_file: str) -> Geometry:
     if known is not None:
         return known
     try:
-        file = msgspec.json.decode(Path(name_or_file).read_bytes(), type=_GeometryFile)
+        file = msgspec.json.decode(read_file(Path(name_or_file), MAX_CONFIGURATION_BYTES), type=_GeometryFile)
         profiles = [_profile(f"profiles[{i}]", entry) for i, entry in enumerate(file.profiles)]
         return geometry_from_report(file.grid, profiles, profile_name)
     except FileNotFoundError:

@@ -10,7 +10,7 @@ import pytest
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events import event_recorder as event_recorder_module
-from scheduler_ext.cluster.events.event_recorder import NUDGE_ANNOTATION, EventRecorder
+from scheduler_ext.cluster.events.event_recorder import NUDGE_ANNOTATION, EventRecorder, event_body
 from scheduler_ext.wire.times import seconds
 from tests.cluster.api.api_faults import Refuse, Reset
 from tests.cluster.api.api_paths import NODES
@@ -235,3 +235,9 @@ def test_no_more_than_so_many_wait(writing: Writing) -> None:
         writing.recorder.nudge(f"n{number}")
         writing.recorder.warn(f"n{number}", None, "Reason", "note")
     assert (len(writing.recorder._nudges), len(writing.recorder._events)) == (100, 100)
+
+
+def test_a_note_has_no_hidden_characters() -> None:
+    """Terminals obey them, and kubectl prints notes as they are."""
+    event = event_body("Normal", "R", "A", "model a\u202eb\x1b[2J", {"kind": "Node", "name": "n"})
+    assert event["note"] == "model a\\u202eb\\x1b[2J"
