@@ -74,16 +74,12 @@ def test_an_error_names_standard_input() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(("explain", "--inventory", "-f"), id="explain"),
-        pytest.param(("capacity", "--inventory", "-f"), id="capacity"),
-        pytest.param(("defrag", "--inventory", "-f"), id="defrag"),
-        pytest.param(("simulate", "cluster", "--cluster", "--pods"), id="simulate cluster"),
+        "explain",
+        "capacity",
+        "defrag",
     ],
 )
-def test_a_mistake_in_a_pod_is_blamed_on_its_file(
-    cluster: Path, written: Written, command: tuple[str, ...]
-) -> None:
+def test_a_mistake_in_a_pod_is_blamed_on_its_file(cluster: Path, written: Written, command: str) -> None:
     path = written("pods.yaml", pod("bad", {WHOLE: "1", "cpu": "-1"}))
-    *named, of_cluster, of_pods = command
-    problem = error_of(run(*named, of_cluster, cluster, of_pods, path))
+    problem = error_of(run(command, "--inventory", cluster, "-f", path))
     assert problem.startswith(f"{path}: Pod default/bad: cpu: a negative amount")
