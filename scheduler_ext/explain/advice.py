@@ -12,11 +12,12 @@ from scheduler_ext.core.filters.counts import offers
 from scheduler_ext.core.framework.criterion import Trial
 from scheduler_ext.core.framework.refusal import few
 from scheduler_ext.core.intree import InTreeRejection, PodNeeds, is_passing
+from scheduler_ext.core.intree.affinity import Requirement
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, shown_resource
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES, spelling_hint
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES, selector_hint
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.nearest import Refused
 from scheduler_ext.explain.sentences import listed
@@ -189,15 +190,23 @@ def _or_wait(alike: Sequence[Refused]) -> str:
 
 
 def _labels(alike: Sequence[Refused], needs: PodNeeds) -> str:
-    """The nodes' values of a label in the pod's nodeSelector that none of them meets."""
-    for key, value in needs.node_selector.items():
-        there = Counter(each.facts.labels.get(key) for each in alike if each.facts is not None)
-        if not there or value in there:
+    """The labels in the pod's nodeSelector and affinity that none of the nodes has; without any, the nodes'
+    values of the first label in its nodeSelector that none of them meets."""
+    selected = [Requirement(key, "In", (value,)) for key, value in needs.node_selector.items()]
+    wanted = [each for term in needs.required_terms or () for each in term.expressions]
+    absent: dict[str, str | None] = {}
+    others = ""
+    for each in (*selected, *wanted):
+        there = Counter(one.facts.labels.get(each.key) for one in alike if one.facts is not None)
+        if not there or any(value in there for value in each.values):
             continue
         del there[None]
-        if not there:
-            hint = spelling_hint(key)
-            return f"; none of them has a label {key}" + (f"; {hint}" if hint else "")
-        named = [str(name) for name, _ in there.most_common()]
-        return f"; their {key} is {listed(named, 'or', _NAMED_LABELS)}"
-    return ""
+        if not there and each.operator in ("In", "Exists", "Gt", "Lt"):
+            absent[each.key] = selector_hint(each.key, each.operator, each.values)
+        elif there and each in selected:
+            named = [str(name) for name, _ in there.most_common()]
+            others = others or f"; their {each.key} is {listed(named, 'or', _NAMED_LABELS)}"
+    if not absent:
+        return others
+    hints = dict.fromkeys(hint for hint in absent.values() if hint is not None)
+    return "; ".join(("", f"none of them has a label {listed([*absent], 'or')}", *hints))

@@ -228,7 +228,8 @@ def _problems(group: NodeGroup) -> Iterator[str]:
     row = _MODELS.get(group.gpu.name)
     if row is None or group.model.upper() not in (row.name, *row.aliases):
         alike = [name for name in _MODELS if canonical_model(name).family == group.gpu.family]
-        close = alike or get_close_matches(group.model.upper(), list(_MODELS), n=_NAMED, cutoff=0.4)
+        of_vendor = [name for name, row in _MODELS.items() if row.vendor == group.gpu.vendor]
+        close = alike or get_close_matches(group.gpu.name, of_vendor, n=_NAMED)
         hint = f"write {' or '.join(close[:_NAMED])}" if close else "see `scheduler-ext inventory`"
         yield f"model: {group.model!r:.80} is no model of the table; {hint}"
         return

@@ -17,6 +17,11 @@ from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
 
 WHOLE = "nvidia.com/gpu"
 ONE_G = "nvidia.com/mig-1g.10gb"
+ABOVE_16_GB: Json = {
+    "nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "gpu-memory", "operator": "Gt", "values": ["16000"]}]}
+    ]
+}
 TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
 STARTING = {"key": "gpu.scheduler-ext.io/starting", "value": "true", "effect": "NoSchedule"}
 
@@ -316,6 +321,24 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
                 "on 1 node now"
             ],
             id="instances that go by another name than their GPU",
+        ),
+        pytest.param(
+            pod(
+                "p",
+                {WHOLE: "1"},
+                nodeSelector={"accelerator": "nvidia-tesla-v100"},
+                affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ABOVE_16_GB}},
+            ),
+            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
+            "n: node(s) didn't match Pod's node affinity/selector (needs accelerator=nvidia-tesla-v100)",
+            [
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) didn't match Pod's node "
+                "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes to match; "
+                "none of them has a label accelerator or gpu-memory; choose the model with the annotation "
+                'gpu.scheduler-ext.io/model: "V100"; choose by memory with the annotation '
+                'gpu.scheduler-ext.io/min-memory: "16000Mi"'
+            ],
+            id="labels of other clusters: the annotations for the same",
         ),
         pytest.param(
             wish({WHOLE: "1"}, model="H100", min_memory="100Gi"),

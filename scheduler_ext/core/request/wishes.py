@@ -1,12 +1,12 @@
 """The annotations by which users restrict or prefer GPUs, read one by one."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
-from scheduler_ext.core.gpu.models import normalise_wish
+from scheduler_ext.core.gpu.models import canonical_model, normalise_wish
 from scheduler_ext.core.request.quantity import QuantityError, as_mib
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE
 
@@ -17,6 +17,9 @@ MAX_ANNOTATION_CHARS = 4096
 _MODEL_SPELLING = re.compile(r"gpu[^/]*(type|model|product)")
 # nvidia.com/gpumem (HAMi), aliyun.com/gpu-mem (gpushare), volcano.sh/vgpu-memory, gpu-fraction (KAI).
 _PART_SPELLING = re.compile(r"gpu[^/]*(mem|core|fraction)")
+
+# Keys of node labels such as gpu-memory, gpu.memory and gpu_mem.
+_MEMORY_LABEL = re.compile(r"gpu.?(mem|vram)")
 
 MODEL_HINT = f'choose GPU models with the annotation {ANNOTATION_PREFIX}model, such as "A100"'
 
@@ -182,6 +185,21 @@ def spelling_hint(name: str, share: str = DEFAULT_SHARE) -> str | None:
     if _MODEL_SPELLING.search(lower):
         return MODEL_HINT
     return part_hint(share) if _PART_SPELLING.search(lower) else None
+
+
+def selector_hint(key: str, operator: str, values: Sequence[str]) -> str | None:
+    """How to wish for what a selector for a label of other clusters means, such as accelerator or gpu-memory;
+    None if it is about no GPU. A number is in MiB, as in GPU Feature Discovery's label."""
+    lower = key.lower()
+    if _MEMORY_LABEL.search(lower) and operator in ("Gt", "In") and values and values[0].isdecimal():
+        return f'choose by memory with the annotation {ANNOTATION_PREFIX}min-memory: "{int(values[0])}Mi"'
+    if operator == "In" and values and (_MODEL_SPELLING.search(lower) or "accelerator" in lower):
+        try:
+            models = ",".join(dict.fromkeys(canonical_model(normalise_wish(each)).family for each in values))
+        except ValueError:
+            return MODEL_HINT
+        return f'choose the model with the annotation {ANNOTATION_PREFIX}model: "{models}"'
+    return spelling_hint(key)
 
 
 def resource_hint(name: str, share: str = DEFAULT_SHARE) -> str | None:
