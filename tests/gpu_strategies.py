@@ -19,7 +19,7 @@ from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import Estimate
 
 MAX_SLOTS = 16
-# (product, vendor, total MiB); the last is in no table.
+# (product, vendor, total MiB, 0: unknown); the last is in no table.
 PRODUCTS = (
     ("NVIDIA A100-SXM4-80GB", "nvidia", 81920),
     ("NVIDIA A100-SXM4-40GB", "nvidia", 40960),
@@ -27,6 +27,7 @@ PRODUCTS = (
     ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "nvidia", 97887),
     ("Tesla T4", "nvidia", 15360),
     ("AMD Instinct MI300X", "amd", 196608),
+    ("NVIDIA GB10", "nvidia", 0),
     ("NVIDIA Future-Chip", "nvidia", 6144),
 )
 SHARE_SIZES_MIB = (1, 2048, 4096, 8192, 10240, 16384, 20480, 40960, 61440, 73728)
@@ -63,7 +64,9 @@ _used = st.sampled_from((0, 0, 1, 4))
 @cache
 @st.composite
 def memories(draw: DrawFn, total_mib: int) -> Memory:
-    """A device's memory: empty, used, or with use without a known holder."""
+    """A device's memory: empty, used, with use without a known holder, or unknown."""
+    if not total_mib or draw(one_in(12)):
+        return Memory(total_mib, stated=total_mib > 0)
     reserved = draw(_reserved_mib)
     used = draw(_used)
     used_mib = draw(st.integers(0, total_mib - reserved)) if used == 4 else used * (total_mib // 5)
@@ -214,7 +217,7 @@ def estimates(draw: DrawFn) -> Estimate:
         vendor=vendor,
         model=model,
         count=draw(_estimated_counts),
-        memory_mib=draw(st.sampled_from((None, total_mib))),
+        memory_mib=draw(st.sampled_from((None, total_mib or None))),
         compute_capability=model.compute_capability,
         cuda_version=draw(_estimated_cuda_versions),
         driver_version=None,

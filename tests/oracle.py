@@ -30,8 +30,13 @@ WISHES: dict[str, Callable[[GpuRequest, Gpu], bool]] = {
     "compute-capability": lambda request, gpu: (
         gpu.compute_capability >= version_number(request.min_compute_capability)
     ),
+    "known-memory": lambda request, gpu: (
+        (not (request.min_memory_mib or request.min_free_mib or request.shares) or gpu.total_mib > 0)
+        and (not request.min_free_mib or gpu.free_mib >= 0)
+    ),
     "total-memory": lambda request, gpu: gpu.total_mib >= request.min_memory_mib,
-    "free-memory": lambda request, gpu: gpu.free_mib >= request.min_free_mib,
+    # Unknown free memory is below 0, and refuses no pod that asks none.
+    "free-memory": lambda request, gpu: not request.min_free_mib or gpu.free_mib >= request.min_free_mib,
 }
 
 
@@ -132,7 +137,7 @@ def total_memory(state: NodeState, request: GpuRequest) -> bool:
         return False
     if request.shares is None:
         return True
-    gpus = share_gpus(state, request, ["model", "compute-capability", "total-memory"])
+    gpus = share_gpus(state, request, list(WISHES)[:4])
     return not gpus or any(slot.total_mib >= request.shares.largest_mib for slot in gpus)
 
 
@@ -159,12 +164,12 @@ def health(state: NodeState, request: GpuRequest) -> bool:
             unit.free
             for slot, unit in _units(state, ask.resource)
             if not slot.healthy
-            and all(_as_unit_meets(slot, unit, request, wish) for wish in list(WISHES)[:3])
+            and all(_as_unit_meets(slot, unit, request, wish) for wish in list(WISHES)[:4])
         )
         if have < ask.count <= have + sick:
             return False
     if request.shares is not None:
-        gpus = share_gpus(state, request, ["model", "compute-capability", "total-memory"])
+        gpus = share_gpus(state, request, list(WISHES)[:4])
         roomy = [slot for slot in gpus if slot.share_free_mib >= request.shares.largest_mib]
         return not roomy or any(slot.healthy for slot in roomy)
     return True
@@ -270,6 +275,7 @@ FILTERS: dict[str, Callable[[NodeState, GpuRequest], bool]] = {
     "model": lambda state, request: _wish_holds(state, request, "model"),
     "compute-capability": lambda state, request: _wish_holds(state, request, "compute-capability"),
     "cuda": lambda state, request: state.cuda >= version_number(request.min_cuda),
+    "known-memory": lambda state, request: _wish_holds(state, request, "known-memory"),
     "total-memory": total_memory,
     "sharing": sharing,
     "replicas": replicas,

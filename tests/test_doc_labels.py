@@ -39,6 +39,7 @@ NODES: tuple[dict[str, str], ...] = (
     {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"},
     {"gpu.intel.com/product": "Max_1550", "gpu.intel.com/device.count": "2"},
     {"habana.ai/product.name": "gaudi2"},
+    {"doks.digitalocean.com/gpu-model": "h100"},
     {"node.kubernetes.io/instance-type": "p4d.24xlarge"},
 )
 READERS: tuple[Callable[[Mapping[str, str]], object], ...] = (

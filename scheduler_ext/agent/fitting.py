@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading
+from scheduler_ext.core.gpu.models import is_display
 
 MAX_MIB = 2**24
 MAX_DEVICES, MAX_INDEX, MAX_INSTANCES = 64, 1023, 16
@@ -19,10 +20,13 @@ PCI_BUS_ID = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 
 
 def fitting(devices: Iterable[DeviceReading]) -> tuple[tuple[DeviceReading, ...], tuple[str, ...]]:
-    """The devices that fit into one report, by index, and a message for each of the others."""
+    """The devices that fit into one report, by index, and a message for each of the others. A GPU for
+    displays, which the device plugin leaves out, is none."""
     kept: dict[str, DeviceReading] = {}
     left_out = []
     for device in sorted(devices, key=attrgetter("index")):
+        if is_display(device.product or ""):
+            continue
         taken = [other.index for other in kept.values()]
         if not _UUID.fullmatch(device.uuid):
             problem = f"has no usable UUID: {device.uuid!r}"

@@ -91,7 +91,7 @@ def _use(
 ) -> tuple[list[HolderStatus], int | None]:
     """The pods that use a device or an instance, and the sum of their processes' memory in MiB; None as soon
     as the pod or the memory of one process is unknown. A pod's use is the known use of its processes, at most
-    the total: processes may share memory."""
+    the total (0: unknown): processes may share memory."""
     if processes is None or pod_of is None:
         return [], None
     pods: dict[str, int] = {}
@@ -102,7 +102,7 @@ def _use(
         if pod is not None and pod != NOT_A_POD:
             pods[pod] = pods.get(pod, 0) + (process.used_mib or 0)
     holders = [
-        HolderStatus(uid=matching(_UID, uid), memory_mib=min(used, total_mib))
+        HolderStatus(uid=matching(_UID, uid), memory_mib=min(used, total_mib or used))
         for uid, used in sorted(pods.items())
     ]
     return holders, sum(pods.values()) if all_known else None

@@ -73,13 +73,15 @@ def summary(devices: list[gpunode.DeviceStatus]) -> gpunode.SummaryStatus:
         gpus=len(devices),
         healthy=sum(device.health is None or device.health.state != "Unhealthy" for device in devices),
         model=listed if listed.split(", ") == models and len(listed) <= _SUMMARY_CHARS else None,
-        memory_used_percent=used_mib * 100 // total_mib if total_mib else 0,
+        memory_used_percent=used_mib * 100 // total_mib if total_mib else None if devices else 0,
     )
 
 
 def _device(device: DeviceReading, observed: Observed, health: gpunode.HealthStatus) -> gpunode.DeviceStatus:
     held = observed.held
-    model = canonical_model(device.product or "unknown", vendor=device.vendor, memory_mib=device.total_mib)
+    model = canonical_model(
+        device.product or "unknown", vendor=device.vendor, memory_mib=device.total_mib or None
+    )
     capability = device.compute_capability
     return gpunode.DeviceStatus(
         uuid=device.uuid,
@@ -106,8 +108,11 @@ def _text(text: str | None, most: int) -> str | None:
 
 
 def _memory(device: DeviceReading, unaccounted_mib: int | None) -> gpunode.MemoryStatus:
-    """NVML reads its numbers one after the other, so together they may exceed the total for a moment."""
+    """NVML reads its numbers one after the other, so together they may exceed the total for a moment. A total
+    of 0 is unknown, and so are its parts."""
     total_mib = bounded(device.total_mib) or 0
+    if not total_mib:
+        return gpunode.MemoryStatus(0)
     reserved_mib = bounded(device.reserved_mib, total_mib)
     used_mib = bounded(device.used_mib, total_mib - (reserved_mib or 0))
     # The parts are unknown if the whole is.

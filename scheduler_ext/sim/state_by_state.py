@@ -35,7 +35,7 @@ _KNOWN = {
         "fragmentation",
     ),
     *("balance", "whole-gpus", "tightness", "value", "model-scarcity", "node-scarcity", "best-fit", "mig"),
-    *("model-preference", "priority", "spot", "double-allocation"),
+    *("model-preference", "priority", "spot", "double-allocation", "known-memory"),
 }
 _TOTAL_SCALE = 10.0**TOTAL_DECIMALS
 

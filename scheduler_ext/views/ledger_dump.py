@@ -59,7 +59,7 @@ def node_ledger(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
         ],
         "devices": {
             device.uuid: {
-                "totalMiB": device.memory.total_mib,
+                "totalMiB": device.memory.total_mib or None,
                 "holdings": [
                     *(
                         entry
@@ -127,7 +127,7 @@ def _on(
         # Seen by what it uses.
         containers = [None]
     for whose in containers:
-        yield _entry(pod, state, whose, device.memory.total_mib)
+        yield _entry(pod, state, whose, device.memory.total_mib or None)
 
 
 def _by_claim(device: Device, info: NodeInfo) -> Iterator[dict[str, Any]]:
@@ -143,7 +143,7 @@ def _by_claim(device: Device, info: NodeInfo) -> Iterator[dict[str, Any]]:
                 "namespace": claim.namespace,
                 "name": name,
                 "container": None,
-                "memoryMiB": (mib or device.memory.total_mib) if part.profile is None else None,
+                "memoryMiB": (mib or device.memory.total_mib or None) if part.profile is None else None,
                 "profile": part.profile,
                 "start": instance.start if instance is not None else None,
                 "state": "Assumed" if uid in info.assumed else "Confirmed",

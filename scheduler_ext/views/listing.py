@@ -13,7 +13,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.unreported import effect
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.sentences import unattributed
-from scheduler_ext.views.node_usage import device_usage, instances_of
+from scheduler_ext.views.node_usage import device_usage, instances_of, promises_memory
 from scheduler_ext.wire.config import Configuration
 
 _MEMORY = (
@@ -93,9 +93,12 @@ def _device(
     certain = usage
     if may_be_held:
         certain = device_usage(info, device, known.devices[device.uuid], headroom_percent)
+    measured = (memory.reserved_mib, memory.used_mib, usage.unaccounted_mib)
+    promised = (usage.requested_mib, usage.free_mib, certain.requested_mib, certain.free_mib)
     amounts = (
-        *(memory.total_mib, memory.reserved_mib, memory.used_mib, usage.unaccounted_mib),
-        *(usage.requested_mib, usage.free_mib, certain.requested_mib, certain.free_mib),
+        memory.total_mib or None,
+        *(measured if memory.measured else (None,) * len(measured)),
+        *(promised if promises_memory(info, device) else (None,) * len(promised)),
     )
     return {
         "uuid": device.uuid,

@@ -41,6 +41,12 @@ def takes_new(info: NodeInfo, device: Device) -> bool:
     return in_use and not (uncut and hands_out_instances)
 
 
+def promises_memory(info: NodeInfo, device: Device) -> bool:
+    """Whether it is known how much memory of a GPU may still be promised: where its use is not measured, only
+    of memory shares."""
+    return device.memory.measured or (device.memory.stated and info.share_node)
+
+
 def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_percent: int) -> DeviceUsage:
     """The memory of one GPU of a node with a report; `headroom_percent` is what shares leave untouched, on
     nodes of shares."""
@@ -166,7 +172,9 @@ def _amounts(
     usage = device_usage(info, device, held, headroom_percent)
     unaccounted = usage.unaccounted_mib or 0
     # Processes may have come and gone since an overdue report.
-    measured = not info.takes_unreported
+    measured = not info.takes_unreported and device.memory.measured
+    # Otherwise nobody knows what may still be promised of it.
+    promised = promises_memory(info, device)
     allocated, seen = _is_held(held), _is_held(known)
     # The use of each instance of a partitioned GPU is unknown, and instances take some memory by themselves.
     used_mib = device.memory.used_mib - unaccounted
@@ -179,11 +187,11 @@ def _amounts(
         unattributed=int(allocated and not seen),
         unhealthy=int(not device.healthy),
         unopened=int(unopened and measured),
-        total_mib=device.memory.total_mib,
-        requested_mib=usage.requested_mib,
+        total_mib=device.memory.total_mib if promised else 0,
+        requested_mib=usage.requested_mib if promised else 0,
         used_mib=device.memory.used_mib if measured else 0,
         unaccounted_mib=unaccounted if measured else 0,
-        free_mib=usage.free_mib,
+        free_mib=usage.free_mib if promised else 0,
         measured_mib=device.memory.total_mib if measured else 0,
     )
 

@@ -120,21 +120,24 @@ def _reported(
         pairs = zip(node.uuids, node.state.slots, strict=True)
         slots = {(uuid, known.devices[uuid].amounts): slot for uuid, slot in pairs if uuid is not None}
         charged = _parts(resolve_held(node.info, attribution.held, resources, headroom_percent, slots))
-    alike: dict[tuple[str, int], list[list[Any]]] = {}
+    alike: dict[tuple[str, int | None], list[list[Any]]] = {}
     for device in sorted(report.devices, key=lambda device: device.index):
         held, memory = attribution.held.devices[device.uuid], device.memory
         usage = device_usage(node.info, device, held, headroom_percent)
-        row: list[Any] = [
-            *(device.index, memory.reserved_mib, usage.requested_mib, memory.used_mib),
-            *(usage.unaccounted_mib, usage.free_mib, charged[device.uuid]),
-        ]
+        if memory.measured:
+            row: list[Any] = [
+                *(device.index, memory.reserved_mib, usage.requested_mib, memory.used_mib),
+                *(usage.unaccounted_mib, usage.free_mib, charged[device.uuid]),
+            ]
+        else:
+            row = [device.index, *(None,) * 5, charged[device.uuid]]
         special = _special(device, report, held.instances, attribution.instances)
         if held.claimed is not None:
             special["claimed"] = True
         if device.uuid in attribution.devices:
             usage = device_usage(node.info, device, known.devices[device.uuid], headroom_percent)
             special = {"maybe": [usage.requested_mib, usage.free_mib, certain[device.uuid]], **special}
-        rows = alike.setdefault((device.model.name, memory.total_mib), [])
+        rows = alike.setdefault((device.model.name, memory.total_mib or None), [])
         rows.append([*row, special] if special else row)
     return [[model, total_mib, rows] for (model, total_mib), rows in alike.items()]
 

@@ -20,6 +20,7 @@ from scheduler_ext.wire.config import Configuration
 NOT_PROMISED = "its node shares GPUs by time or MPS, which promises no amount of memory"
 BY_INSTANCE = "its node offers MIG instances as whole GPUs: their size is chosen with the layout"
 UNREPORTED = "no agent reports the GPUs of its node"
+UNKNOWN_MEMORY = "the memory of its GPU is not known"
 # GPUs that compute less than this may do for several pods; of pods whose GPUs compute more than the other,
 # memory alone does not decide.
 _QUIET_PERCENT = 20.0
@@ -216,6 +217,8 @@ class _Advisor:
             return UNREPORTED
         if device.mig.enabled:
             return BY_INSTANCE
+        if not device.memory.total_mib:
+            return UNKNOWN_MEMORY
         memory_mib = Room.of(device.memory, NOTHING_HELD).share_total
         return _Ask(resource, amount, memory_mib, float(amount), amount * price, model)
 

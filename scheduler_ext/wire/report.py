@@ -3,12 +3,13 @@ because half of a wrong report is no better."""
 
 import re
 from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import replace
 
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Mig, MigInstance, Report
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
 from scheduler_ext.core.gpu.mig_profile import MAX_GRID, Profile, parse_profile
-from scheduler_ext.core.gpu.models import GpuModel, canonical_model
+from scheduler_ext.core.gpu.models import GpuModel, canonical_model, is_display
 from scheduler_ext.wire import gpunode
 from scheduler_ext.wire.kube import listed, strings
 
@@ -69,7 +70,9 @@ def _devices(entries: list[gpunode.DeviceStatus], cordoned: frozenset[str]) -> t
     _check_unique(_uuids(entries))
     _check_unique((f"devices[{i}].index", device.index) for i, device in enumerate(entries))
     return tuple(
-        _device(f"devices[{i}]", entry, cordoned=entry.uuid in cordoned) for i, entry in enumerate(entries)
+        _device(f"devices[{i}]", entry, cordoned=entry.uuid in cordoned)
+        for i, entry in enumerate(entries)
+        if not is_display(entry.product or entry.model or "")
     )
 
 
@@ -95,7 +98,9 @@ def _device(path: str, entry: gpunode.DeviceStatus, *, cordoned: bool) -> Device
     _check_uuid(f"{path}.uuid", entry.uuid)
     memory = _memory(f"{path}.memory", entry.memory)
     vendor, name = (entry.vendor or "nvidia").lower(), entry.model or entry.product or "unknown"
-    model = canonical_model(name, vendor=vendor, memory_mib=memory.total_mib)
+    model = canonical_model(name, vendor=vendor, memory_mib=memory.total_mib or None)
+    if not memory.total_mib and model.memory_mib:
+        memory = replace(memory, total_mib=model.memory_mib, stated=True)
     health = entry.health or gpunode.HealthStatus()
     capability = _version(entry.compute_capability)
     return Device(
@@ -109,9 +114,9 @@ def _device(path: str, entry: gpunode.DeviceStatus, *, cordoned: bool) -> Device
         healthy=health.state != "Unhealthy",
         health_reason=health.reason or "",
         cordoned=cordoned,
-        mig=_read_mig(f"{path}.mig", entry.mig or gpunode.MigStatus(), model, memory.total_mib),
+        mig=_read_mig(f"{path}.mig", entry.mig or gpunode.MigStatus(), model, entry.memory.total_mib),
         holders=tuple(
-            _read_holder(f"{path}.holders[{i}]", holder, memory.total_mib)
+            _read_holder(f"{path}.holders[{i}]", holder, entry.memory.total_mib)
             for i, holder in enumerate(entry.holders or ())
         ),
         pci_bus_id=entry.pci_bus_id.lower() if entry.pci_bus_id else None,
@@ -147,8 +152,9 @@ def _check_uuid(path: str, uuid: str) -> None:
 
 
 def _read_holder(path: str, entry: gpunode.HolderStatus, total_mib: int) -> Holder:
-    """The holder of a device, or of an instance on one, of this much memory. Raises FieldError."""
-    if entry.memory_mib is not None and entry.memory_mib > total_mib:
+    """The holder of a device, or of an instance on one, of this much memory (0: unknown). Raises
+    FieldError."""
+    if total_mib and entry.memory_mib is not None and entry.memory_mib > total_mib:
         raise FieldError(f"{path}.memoryMiB", f"{entry.memory_mib} MiB of a device of {total_mib}")
     return Holder(entry.uid or None, entry.namespace, entry.name, entry.container or None, entry.memory_mib)
 

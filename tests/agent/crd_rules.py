@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from scheduler_ext.agent.fitting import MAX_MIB
 from tests.kube_objects import Json
 from tests.wire.reports.test_gpunode_crd import PARTS
 
@@ -158,10 +159,10 @@ RULES: dict[str, Callable[[Any], bool]] = {
         count == 1 for count in Counter(i["uuid"] for d in devices for i in _instances(d)).values()
     ),
     "a holder uses more than totalMiB": lambda d: all(
-        _held(holder) <= d["memory"]["totalMiB"] for holder in d.get("holders", [])
+        _held(holder) <= (d["memory"]["totalMiB"] or MAX_MIB) for holder in d.get("holders", [])
     ),
     "the holder of an instance uses more than totalMiB": lambda d: all(
-        _held(i.get("holder", {})) <= d["memory"]["totalMiB"] for i in _instances(d)
+        _held(i.get("holder", {})) <= (d["memory"]["totalMiB"] or MAX_MIB) for i in _instances(d)
     ),
     "a GPU whose MIG mode is off has no instances": (
         lambda m: not m.get("instances") or m.get("enabled") is not False

@@ -85,6 +85,23 @@ def test_invalid_devices_are_left_out(device: DeviceReading, said: str) -> None:
     assert fitting([GPU, device]) == ((GPU,), (said,))
 
 
+def test_a_gpu_for_displays_is_no_gpu() -> None:
+    display = replace(GPU, uuid="GPU-3", index=3, product="NVIDIA DGX Display")
+    assert fitting([GPU, display]) == ((GPU,), ())
+
+
+def test_memory_that_nvml_does_not_state_is_not_used_up() -> None:
+    used = Holdings((HolderStatus(namespace="ml", name="train", memory_mib=500),), {}, None)
+    spark = replace(GPU, product="NVIDIA GB10", total_mib=0)
+    observed = {spark.uuid: Activity().observe(spark, used, None, 0.0)}
+    status = node_status(NodeReading((spark,)), observed, Health(), 0)
+    written = plain("n", status)["status"]
+    assert refusals(written) == []
+    assert written["devices"][0]["memory"] == {"totalMiB": 0}
+    assert written["devices"][0]["holders"][0]["memoryMiB"] == 500, "of its processes it is known"
+    assert "memoryUsedPercent" not in written["summary"]
+
+
 def test_a_node_with_more_gpus_than_a_report_can_have() -> None:
     gpus = [replace(GPU, uuid=f"GPU-{n}", index=n) for n in range(65)]
     assert fitting(gpus) == (

@@ -182,9 +182,10 @@ def test_whatever_is_read_is_taken_by_the_api_server_and_by_the_reader() -> None
         for gpu in told["devices"]:
             read = by_uuid[gpu["uuid"]]
             held = holdings.get(gpu["uuid"], Holdings())
-            # Never guessed.
-            assert ("usedMiB" in gpu["memory"]) == (read.used_mib is not None)
-            unaccounted_is_known = held.unaccounted_mib is not None and read.used_mib is not None
+            # Never guessed, and no part of an unknown total.
+            used_is_known = read.used_mib is not None and read.total_mib > 0
+            assert ("usedMiB" in gpu["memory"]) == used_is_known
+            unaccounted_is_known = held.unaccounted_mib is not None and used_is_known
             assert ("unaccountedMiB" in gpu["memory"]) == unaccounted_is_known
             assert len(gpu.get("holders", [])) == len(held.holders)
             unhealthy = bool(reading.problem or read.faults or XIDS.keys() & read.xids)

@@ -24,6 +24,30 @@ ONE_G = "nvidia.com/mig-1g.10gb"
             id="nor those above the allocatable",
         ),
         pytest.param(
+            wish({WHOLE: "1"}, min_memory="64Gi"),
+            [gpu_node("n", [gpu(0, model="GB10", total=0)])],
+            "node(s) had GPUs of unknown memory",
+            ("known-memory", "GPU-0", 65536, None, "MiB"),
+            id="memory that is unknown is not 0",
+        ),
+        pytest.param(
+            wish({WHOLE: "1"}, min_free_memory="64Gi"),
+            [
+                gpu_node("n", [gpu(0, model="GB10", total=0)]),
+                node("n", {WHOLE: "1"}, labels={"gpu.scheduler-ext.io/gpu-memory-mib": "122880"}),
+            ],
+            "node(s) had GPUs of unknown memory",
+            ("known-memory", "GPU-0", 65536, None, "MiB"),
+            id="nor is free what a label states as total",
+        ),
+        pytest.param(
+            pod("p", {SHARE: "50000"}),
+            [gpu_node("n", [gpu(0, model="GB10", total=0)])],
+            "node(s) had GPUs of unknown memory",
+            ("known-memory", "GPU-0", 50000, None, "MiB"),
+            id="a share of an unknown memory",
+        ),
+        pytest.param(
             pod("p", {SHARE: "50000"}),
             [
                 gpu_node(

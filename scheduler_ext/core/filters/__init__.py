@@ -7,7 +7,7 @@ from scheduler_ext.core.filters.counts import GpuCount, MigPlacement
 from scheduler_ext.core.filters.double_allocation import DoubleAllocation
 from scheduler_ext.core.filters.fresh import FreshInventory
 from scheduler_ext.core.filters.health import Health
-from scheduler_ext.core.filters.memory import FreeMemory, TotalMemory
+from scheduler_ext.core.filters.memory import FreeMemory, KnownMemory, TotalMemory
 from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.filters.sharing import Replicas, Sharing
 from scheduler_ext.core.filters.versions import ComputeCapability, Cuda
@@ -21,6 +21,7 @@ FILTERS: tuple[Filter, ...] = (
     Model(),
     ComputeCapability(),
     Cuda(),
+    KnownMemory(),
     TotalMemory(),
     Sharing(),
     Replicas(),

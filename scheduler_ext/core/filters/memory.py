@@ -1,6 +1,6 @@
 """Could an empty GPU of the node hold the request, and do its GPUs have enough free memory now?"""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
@@ -8,7 +8,8 @@ from scheduler_ext.core.framework.allocate import fit_shares
 from scheduler_ext.core.framework.criterion import Change, Filter, Lower, Trial, View
 from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason, plain_sentence, where
 from scheduler_ext.core.node.columns import Bools
-from scheduler_ext.core.node.node import Node, Slot, Unit
+from scheduler_ext.core.node.node import Node, NodeInfo, Slot, Unit
+from scheduler_ext.core.node.node_labels import MEMORY_LABEL
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 
 
@@ -44,6 +45,56 @@ class _Memory(Filter):
         if not isinstance(needed, int) or not isinstance(have, int):
             return plain_sentence(place, self.reason.text, miss)
         return f"{place} is {needed - have:,} MiB short (needs {needed:,}, has {have:,})"
+
+
+class KnownMemory(_Memory):
+    """Refuses nodes with GPUs of unknown memory if the pod asks for an amount. The driver of some states
+    none, and without that their free memory is unknown even where a label states the total."""
+
+    name = "known-memory"
+    reason = Reason(
+        "node(s) had GPUs of unknown memory",
+        "The driver does not state the memory of the node's GPUs, as on DGX Spark and Jetson, and the pod"
+        " asks for an amount of it.",
+        f"Label the node with the MiB of one GPU ({MEMORY_LABEL}), which serves min-memory and memory shares,"
+        " or leave the wish out.",
+    )
+
+    def applies(self, request: GpuRequest) -> bool:
+        return request.asks_gpu and bool(
+            request.min_memory_mib or request.min_free_mib or request.shares is not None
+        )
+
+    def passes(self, view: View) -> Bools:
+        wants_free = view.request.min_free_mib > 0
+        return view.narrow(lambda gpu: (gpu.total_mib > 0) & ((gpu.free_mib >= 0) | (not wants_free)))
+
+    def miss(self, view: View, node: Node) -> NearestMiss:
+        request = view.request
+        sizes = [(unit.memory_mib, unit.free_mib, uuid) for uuid, _, unit in _units(node, request)]
+        sizes += [(slot.total_mib, 0, uuid) for uuid, slot in node.gpus if request.shares is not None]
+        uuid = next((uuid for total, free, uuid in sizes if not total or free < 0), None)
+        share_mib = request.shares.largest_mib if request.shares is not None else 0
+        needed = max(request.min_memory_mib, request.min_free_mib, share_mib)
+        return NearestMiss(self.name, uuid, needed, None, "MiB")
+
+    def sentence(self, miss: NearestMiss, node: Node) -> str:
+        totals = {uuid: slot.total_mib for uuid, slot in node.gpus}
+        which = "free memory" if totals.get(miss.device) else "memory"
+        needs = f"the pod needs {miss.needed:,} MiB"
+        return (
+            f"the {which} of {where(node, miss.device)} is not known: its driver does not state it; {needs}"
+        )
+
+    def for_operators(
+        self, miss: NearestMiss, node: Node, _request: GpuRequest, _fits: Callable[[NodeInfo], bool]
+    ) -> str | None:
+        if any(slot.total_mib for uuid, slot in node.gpus if uuid == miss.device):
+            return None
+        return (
+            "have an operator state the memory of one GPU, in MiB: kubectl label node "
+            f"{node.info.name} {MEMORY_LABEL}=MIB"
+        )
 
 
 class TotalMemory(_Memory):

@@ -8,12 +8,10 @@ import numpy as np
 
 from scheduler_ext.core.framework.criterion import Change, Filter, Trial, View
 from scheduler_ext.core.framework.refusal import NAMED, NearestMiss, Reason, few, where
+from scheduler_ext.core.gpu.models import UNNAMED
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
-
-# The model name of an unknown product.
-_UNNAMED = "UNKNOWN"
 
 
 class Model(Filter):
@@ -22,7 +20,8 @@ class Model(Filter):
     name = "model"
     reason = Reason(
         "node(s) didn't match the requested GPU model",
-        "The node's GPUs are of another model than the pod's gpu.scheduler-ext.io/model names.",
+        "The node's GPUs are of another model than the pod's gpu.scheduler-ext.io/model names, or of an"
+        " unknown one.",
         "Compare the annotation with `scheduler-ext inventory`; A100 is a family, A100-80GB one model.",
     )
     relaxed: ClassVar = {"model": lambda request, trial: _other_models(request, trial)}
@@ -41,6 +40,7 @@ class Model(Filter):
         offered = offered or [(uuid, slot.model) for uuid, slot in node.gpus]
         others = ((uuid, model.name) for uuid, model in offered if view.request.model_rank(model) is None)
         uuid, name = next(others, (None, None))
+        name = None if name == UNNAMED else name
         return NearestMiss(self.name, uuid, ",".join(view.request.models), name, "model")
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
@@ -49,7 +49,9 @@ class Model(Filter):
         if own is not None and miss.have not in (None, own.model.name):
             # Lists have the name of the GPU itself.
             return f"{place} of model {own.model.name} is offered as {miss.have}, not {wished}"
-        return f"{place} is of model {miss.have or 'unknown'}, not {wished}"
+        if miss.have is None:
+            return f"the model of the GPUs of {place} is not known; the pod needs {wished}"
+        return f"{place} is of model {miss.have}, not {wished}"
 
 
 def _other_models(request: GpuRequest, trial: Trial) -> Change | None:
@@ -63,7 +65,7 @@ def _other_models(request: GpuRequest, trial: Trial) -> Change | None:
         found.update(unit.model.name for unit in slot.units if unit.resource in resources)
         if request.shares is not None and slot.share_free_mib >= 0:
             found.add(slot.model.name)
-    models = sorted(found - {_UNNAMED})[:NAMED]
+    models = sorted(found - {UNNAMED})[:NAMED]
     if not models:
         return None
     which = ", or one of these," if models[1:] else ""

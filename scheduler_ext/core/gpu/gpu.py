@@ -54,12 +54,20 @@ class Mig:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """A device's memory in MiB as NVML v2 counts it: `used` is without `reserved`. `unaccounted` is use
-    that no known pod explains; None if use cannot be attributed."""
+    that no known pod explains; None if use cannot be attributed. A total of 0 is unknown: the driver states
+    no memory of GPUs that share the CPU's (DGX Spark and Jetson: NVML, "not supported"). `stated`: such a
+    total is that of labels or of the model's table."""
 
     total_mib: int
     reserved_mib: int = 0
     used_mib: int = 0
     unaccounted_mib: int | None = None
+    stated: bool = False
+
+    @property
+    def measured(self) -> bool:
+        """Whether the driver states the memory, and so its use."""
+        return self.total_mib > 0 and not self.stated
 
 
 @dataclass(frozen=True, slots=True)

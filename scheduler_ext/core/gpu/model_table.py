@@ -4,6 +4,7 @@ compute capability list, nvidia-smi transcripts (memory), the EC2 API, the cloud
 pages, AMD's and Intel's data sheets. An unconfirmed fact is None."""
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -23,7 +24,8 @@ class ModelRow(NamedTuple):
     vendor: str = "nvidia"
 
 
-# GH200 names carry the CPU's memory (480 GB, or 480 + 144). GKE's nvidia-tesla-a100 and -v100 name one size.
+# GH200 names carry the CPU's memory (120 or 480 GB, or 480 + 144). GKE's nvidia-tesla-a100 and -v100 name
+# one size.
 _DATA_CENTER = (
     ModelRow("K80", "kepler", (3, 7), 11441, (12,)),
     ModelRow("M60", "maxwell", (5, 2), 8192, (8,)),
@@ -57,18 +59,22 @@ _DATA_CENTER = (
     ModelRow("H20-96GB", "hopper", (9, 0), 97871, (), "H20-96GB", ("H20",)),
     ModelRow("H20-141GB", "hopper", (9, 0), 143771, aliases=("H20-3E",)),
     ModelRow("H200-141GB", "hopper", (9, 0), 143771, (), "H200-141GB", ("H200",)),
-    ModelRow("GH200-96GB", "hopper", (9, 0), 97871, (480,), "H100-96GB", ("GH200",)),
+    ModelRow("GH200-96GB", "hopper", (9, 0), 97871, (120, 480), "H100-96GB", ("GH200",)),
     ModelRow("GH200-144GB", "hopper", (9, 0), None, (624,), "GH200-144GB"),
     ModelRow("B200-180GB", "blackwell", (10, 0), 183359, (192,), "B200-180GB", ("B200",)),
     ModelRow("GB200-186GB", "blackwell", (10, 0), None, (), "GB200-186GB", ("GB200",)),
     ModelRow("GB200-189GB", "blackwell", (10, 0), None, (), "GB200-189GB"),
     ModelRow("B300", "blackwell", (10, 3), 275040, (269, 270, 288), "B300-269GB"),
     ModelRow("GB300", "blackwell", (10, 3), None, (278, 279, 288), "GB300-278GB"),
+    # These have no memory of their own: they use the CPU's, and NVML states no amount.
     ModelRow("GB10", "blackwell", (12, 1)),
+    ModelRow("THOR", "blackwell", (11, 0), aliases=("JETSON-THOR", "JETSON-AGX-THOR")),
+    ModelRow("ORIN", "ampere", (8, 7), aliases=("ORIN-NVGPU", "JETSON-ORIN", "JETSON-AGX-ORIN")),
+    ModelRow("XAVIER", "volta", (7, 2), aliases=("XAVIER-NVGPU", "JETSON-XAVIER", "JETSON-AGX-XAVIER")),
 )
 
 _WORKSTATION = (
-    ModelRow("RTX-PRO-6000", "blackwell", (12, 0), 97887, (96,), "RTX-PRO-6000-96GB"),
+    ModelRow("RTX-PRO-6000", "blackwell", (12, 0), 97887, (96,), "RTX-PRO-6000-96GB", ("RTX-PRO-6000BSE",)),
     ModelRow("RTX-PRO-5000", "blackwell", (12, 0), None, (48,), "RTX-PRO-5000-48GB"),
     ModelRow("RTX-PRO-4500", "blackwell", (12, 0), None, (32,), "RTX-PRO-4500-32GB"),
     ModelRow("RTX-PRO-4000", "blackwell", (12, 0), None, (24,)),
@@ -139,12 +145,17 @@ class InstanceTypeRow(NamedTuple):
 
     def gpus(self, name: str) -> int | None:
         """The number of GPUs of a type with this lower-case name; None where neither the table nor the name
-        says it. The names of Google's accelerator-optimized types end with it (Compute Engine, "GPU machine
-        types")."""
+        says it. The names of Google's accelerator-optimized types, of Oracle's shapes and of DigitalOcean's
+        droplets have it."""
         if self.fraction > 1:
             return 1
-        stated = re.fullmatch(r"a[2-4]x?-[a-z]+gpu-([0-9]{1,2})g(-[a-z]+)?", name)
-        return int(stated[1]) if stated is not None else None
+        stated = _GPUS_IN_NAME.fullmatch(name)
+        return int(next(filter(None, stated.groups()))) if stated is not None else None
+
+
+_GPUS_IN_NAME = re.compile(
+    r"a[2-4]x?-[a-z]+gpu-([0-9]{1,2})g(?:-[a-z]+)?|(?:bm|vm)\.gpu.*\.([0-9]{1,2})|gpu-[0-9a-z]+x([0-9])-.+"
+)
 
 
 INSTANCE_TYPE_ROWS: tuple[InstanceTypeRow, ...] = (
@@ -185,7 +196,12 @@ INSTANCE_TYPE_ROWS: tuple[InstanceTypeRow, ...] = (
     InstanceTypeRow(r"g4-standard-12", "RTX-PRO-6000", fraction=4),
     InstanceTypeRow(r"g4-standard-24", "RTX-PRO-6000", fraction=2),
     InstanceTypeRow(r"g4-standard-.+", "RTX-PRO-6000"),
-    # Microsoft Azure
+    # Microsoft Azure; of the RTX PRO sizes, the smaller ones have a quarter or half of a GPU
+    InstanceTypeRow(r"standard_nd\d+isr(_ndr)?_gb200_v6", "GB200-186GB"),
+    InstanceTypeRow(r"standard_nd\d+isr(_ndr)?_gb300_v6", "GB300"),
+    InstanceTypeRow(r"standard_nc(24|32|36)[lm]?ds_xl_rtxpro6000bse_v6", "RTX-PRO-6000", fraction=4),
+    InstanceTypeRow(r"standard_nc(64|72)[lm]?ds_xl_rtxpro6000bse_v6", "RTX-PRO-6000", fraction=2),
+    InstanceTypeRow(r"standard_nc\d{3}[lm]?ds_xl_rtxpro6000bse_v6", "RTX-PRO-6000"),
     InstanceTypeRow(r"standard_nc\d+as_t4_v3", "T4"),
     InstanceTypeRow(r"standard_nc\d+r?s_v3", "V100-16GB"),
     InstanceTypeRow(r"standard_nd40rs_v2", "V100-32GB"),
@@ -200,4 +216,56 @@ INSTANCE_TYPE_ROWS: tuple[InstanceTypeRow, ...] = (
     InstanceTypeRow(r"standard_nv12ads_a10_v5", "A10", fraction=3),
     InstanceTypeRow(r"standard_nv18ads_a10_v5", "A10", fraction=2),
     InstanceTypeRow(r"standard_nv\d+adm?s_a10_v5", "A10"),
+    # Oracle Cloud: shapes, with the number of GPUs at the end
+    InstanceTypeRow(r"(bm|vm)\.gpu2\.\d+", "P100"),
+    InstanceTypeRow(r"(bm|vm)\.gpu3\.\d+", "V100-16GB"),
+    InstanceTypeRow(r"bm\.gpu(4|\.b4)\.8", "A100-40GB"),
+    InstanceTypeRow(r"bm\.gpu\.a100-v2\.8", "A100-80GB"),
+    InstanceTypeRow(r"(bm|vm)\.gpu\.a10\.\d+", "A10"),
+    InstanceTypeRow(r"bm\.gpu\.l40s(-nc)?\.4", "L40S"),
+    InstanceTypeRow(r"bm\.gpu\.h100t?(-nc)?\.8", "H100-80GB"),
+    InstanceTypeRow(r"bm\.gpu\.h200(-nc)?\.8", "H200-141GB"),
+    InstanceTypeRow(r"bm\.gpu\.b200\.8", "B200-180GB"),
+    InstanceTypeRow(r"bm\.gpu\.b300\.8", "B300"),
+    InstanceTypeRow(r"bm\.gpu\.gb200(-v\d)?\.4", "GB200-186GB"),
+    InstanceTypeRow(r"bm\.gpu\.gb300(-v\d)?\.4", "GB300"),
+    InstanceTypeRow(r"bm\.gpu\.rtxpro\.8", "RTX-PRO-6000"),
+    InstanceTypeRow(r"bm\.gpu\.mi300x(-v\d)?\.8", "MI300X"),
+    InstanceTypeRow(r"bm\.gpu\.mi355x(-v\d)?\.8", "MI355X"),
+    # DigitalOcean: droplets, with the number of GPUs after the x
+    InstanceTypeRow(r"gpu-h100x\d-\d+gb(-contracted)?", "H100-80GB"),
+    InstanceTypeRow(r"gpu-h200x\d-\d+gb(-contracted)?", "H200-141GB"),
+    InstanceTypeRow(r"gpu-l40sx\d-\d+gb", "L40S"),
+    InstanceTypeRow(r"gpu-4000adax\d-\d+gb", "RTX-4000-ADA"),
+    InstanceTypeRow(r"gpu-6000adax\d-\d+gb", "RTX-6000-ADA"),
+    InstanceTypeRow(r"gpu-mi300x[18]-\d+gb(-contracted)?", "MI300X"),
+    InstanceTypeRow(r"gpu-mi325x[18]-\d+gb(-contracted)?", "MI325X"),
 )
+
+AMD_DEVICES: Mapping[str, str] = {
+    "738c": "MI100",
+    "738e": "MI100",
+    "7408": "MI250X",
+    "740c": "MI250X",
+    "740f": "MI210",
+    "7410": "MI210",
+    "74a0": "MI300A",
+    "74a1": "MI300X",
+    "74a2": "MI308X",
+    "74a5": "MI325X",
+    "74a8": "MI308X",
+    "74a9": "MI300X",
+    "74b5": "MI300X",
+    "74b6": "MI308X",
+    "74b9": "MI325X",
+    "74bd": "MI300X",
+    "75a0": "MI350X",
+    "75a3": "MI355X",
+    "75b0": "MI350X",
+    "75b3": "MI355X",
+    "7460": "V710",
+    "7461": "V710",
+}
+"""AMD's GPUs and their virtual functions by PCI device id, as the label amd.com/gpu.device-id has it: some
+virtual functions have no product name. Sources: the PCI ID repository, vendor 1002, and the rules of the AMD
+GPU Operator for Node Feature Discovery."""

@@ -1,7 +1,8 @@
 """GPU model names: one canonical name for the many spellings of NVML, label sources and people. Without its
 `-SHARED` and MIG suffixes, vendor words, form factors and memory sizes, a name must be a product of the table
 as a whole: `A100` is neither `A1000` nor `A100X`. The size decides between products that differ only in
-memory: the one in the name, then the measured, then the usual one. An unknown product keeps its name."""
+memory: the one in the name, then the measured, then the usual one. An unknown product keeps its name without
+words of brands, form factors and editions, so that `RTX 4070 Ti` is `NVIDIA GeForce RTX 4070 Ti`."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +16,8 @@ _MEMORY_TOLERANCE = 0.02
 # NVML gives at most 96 characters, a label has at most 63; more is no name, and only costs time.
 _MAX_PRODUCT_LENGTH = 256
 _MAX_WISH_LENGTH = 128
-_UNNAMED = "UNKNOWN"
+UNNAMED = "UNKNOWN"
+"""The name of a model that no source names."""
 
 _SEPARATORS = re.compile(r"[\s_/-]+")
 _TRADEMARK = re.compile(r"\((?:r|tm|c)\)", re.IGNORECASE)
@@ -29,9 +31,17 @@ _MAX_Q = re.compile(r"-MAX-Q(?=-|$)")
 _VENDOR_WORDS = {"NVIDIA": "nvidia", "AMD": "amd", "INTEL": "intel", "HABANA": "habana"}
 _NOISE = re.compile(
     r"TESLA|GEFORCE|INSTINCT|RADEON|GPU|DATA|CENTER|DATACENTER"  # brands
-    r"|SXM\d?|PCIE?|OAM|NVL|DGXS|FHHL|AC|VF|MEGA|HBM\d?E?"  # form factors and memory kinds
-    r"|BLACKWELL|SERVER|WORKSTATION|EDITION|GENERATION"  # RTX PRO and Ada editions
+    r"|SXM\d?|PCIE?|OAM|NVL|NVLINK|DGXS|FHHL|AC|VF|MEGA|HBM\d?E?"  # form factors and memory kinds
+    r"|BLACKWELL|SERVER|WORKSTATION|EDITION|GENERATION|ACTIVE"  # RTX PRO, Ada and A800 editions
+    r"|[1-9]\d?X"  # CoreWeave: the number of GPUs, GB200_4x
 )
+# Only of products that are not in the table: there, RTX 6000 is another GPU than Quadro RTX 6000.
+_MORE_BRANDS = re.compile(r"^(?:(?:QUADRO|PRO)-)+(?=.)")
+# Words that people write as one: RTX4070TI.
+_JOINED = re.compile(r"(?<=\bRTX)(?=\d)|(?<=\bGTX)(?=\d)|(?<=\d{4})(?=(?:TI|SUPER|XTX?)\b)")
+# A GPU that only drives displays. NVIDIA's device plugin, GPU Feature Discovery and DRA driver leave it out
+# (go-nvlib, pkg/nvlib/device, the devices skipped by default).
+_DISPLAY = "DGX-DISPLAY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,11 @@ def normalise_wish(wish: str) -> str:
     return family if family is not None else _canonical(name, "nvidia", None).name
 
 
+def is_display(product: str) -> bool:
+    """Whether a product name or label is that of a GPU for displays alone, which no pod can get."""
+    return _split_vendor(_normalise(product[:_MAX_PRODUCT_LENGTH]))[1] == _DISPLAY
+
+
 def _family_of(name: str) -> str:
     return re.sub(r"-\d+GB$", "", name)
 
@@ -89,7 +104,7 @@ def _normalise(text: str) -> str:
     words = _SEPARATORS.sub("-", _NOT_IN_NAMES.sub("", _TRADEMARK.sub(" ", text))).strip("-").upper()
     while words.endswith("-SHARED"):
         words = words.removesuffix("-SHARED").rstrip("-")
-    return words or _UNNAMED
+    return _JOINED.sub("-", words) or UNNAMED
 
 
 @lru_cache(maxsize=1024)
@@ -113,7 +128,11 @@ def _whole_gpu(bare: str, vendor: str, memory_mib: int | None) -> GpuModel:
     usual = _ROW_OF_ALIAS.get(_key(unsized)) or _ROW_OF_ALIAS.get(_key(plain))
     family = _family_of(usual.name) if usual else _FAMILIES.get(_key(plain))
     if family is None:
-        return GpuModel(bare, unsized or bare, vendor, memory_mib=memory_mib)
+        # Max-Q stays: such a GPU of a laptop is a product of its own.
+        family = "-".join(word for word in unsized.split("-") if not _NOISE.fullmatch(word))
+        family = _MORE_BRANDS.sub("", family) or bare
+        name = f"{family}-{sizes[-1]}GB" if sizes and family != bare else family
+        return GpuModel(name, family, vendor, memory_mib=memory_mib)
     rows = _ROWS_OF_FAMILY[family]
     if sizes:
         row = next((row for row in rows if sizes[-1] in _sizes_gb(row)), None)

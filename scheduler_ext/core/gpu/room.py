@@ -80,9 +80,9 @@ class Room(NamedTuple):
 
     @property
     def idle(self) -> float:
-        """The part of the share total that no pod holds, 0 to 1."""
-        left = max(0, self.unpromised + self.unaccounted)
-        return round(left / self.share_total, 9) if self.share_total else 0.0
+        """The part of the share total that no pod holds, 0 to 1; all or nothing of an unknown total."""
+        left = self.unpromised + self.unaccounted
+        return round(max(0, left) / self.share_total, 9) if self.share_total else float(left >= 0)
 
     @property
     def excess(self) -> int:

@@ -44,6 +44,7 @@ _DEVICE = attrgetter(
     "compute_capability",
     "memory.total_mib",
     "memory.reserved_mib",
+    "memory.stated",
     "mig.enabled",
     "mig.creatable",
     "mig.geometry",

@@ -139,7 +139,9 @@ class Claimable:
         sizes = [_shared_mib(part, ask) or part.memory_mib for part in free or parts]
         smallest = min(sizes, default=0) or slot.total_mib
         whole = any(part.profile is None and not _shared_mib(part, ask) for part in free or parts)
-        part_of_gpu = 1.0 if whole else min(1.0, round(smallest / max(1, slot.total_mib), 9))
+        # Of a GPU of unknown memory, the part is unknown, too.
+        of_all = whole or not slot.total_mib
+        part_of_gpu = 1.0 if of_all else min(1.0, round(smallest / slot.total_mib, 9))
         return Unit("", min(count, _MOST_COPIES), smallest, smallest, slot.model, gpu_part=part_of_gpu)
 
     def within_reach(self, resource: str, closed: Collection[str], sick: Collection[str]) -> int:

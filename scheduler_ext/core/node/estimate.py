@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from scheduler_ext.core.gpu.gpu import Device, Memory, Mig, Report
 from scheduler_ext.core.gpu.mig_profile import least_memory_mib
 from scheduler_ext.core.gpu.model_table import InstanceTypeRow
-from scheduler_ext.core.gpu.models import GpuModel, canonical_model
+from scheduler_ext.core.gpu.models import GpuModel, canonical_model, is_display
 from scheduler_ext.core.node import node_labels
 from scheduler_ext.core.node.node_labels import COUNT_LABELS, GFD_COUNT, GFD_PRODUCT, GKE, Labels, natural
 
@@ -120,7 +120,9 @@ def _model(labels: Labels, machine: InstanceTypeRow | None) -> GpuModel | None:
 
 def _count(labels: Labels, model: GpuModel, handed_out: int | None, machine: InstanceTypeRow | None) -> int:
     is_fraction = machine is not None and machine.fraction > 1
-    counts = [natural(labels.get(GFD_COUNT))] if model.vendor == "nvidia" else []
+    # Where the label is that of a GPU for displays, the count includes it.
+    of_all = model.vendor == "nvidia" and not is_display(labels.get(GFD_PRODUCT, ""))
+    counts = [natural(labels.get(GFD_COUNT))] if of_all else []
     for label in COUNT_LABELS[model.vendor]:
         count = natural(labels.get(label))
         if count == 0:  # beside a named GPU this is EC2's way to write a fraction of one (g6f)
@@ -180,12 +182,14 @@ def _gfd_slice_memory_mib(labels: Labels) -> int | None:
 @dataclass(frozen=True, slots=True)
 class Caps:
     """The labels' count of GPUs, their memory in MiB and their model; None if no label says. `replicas` is
-    how many pods may share one GPU: not a cap, but what a report cannot state."""
+    how many pods may share one GPU: not a cap, but what a report cannot state. `stated_mib` is the memory of
+    a GPU whose driver does not state it."""
 
     count: int | None = None
     memory_mib: int | None = None
     model: str | None = None
     replicas: int = 1
+    stated_mib: int | None = None
 
 
 NO_CAPS = Caps()
@@ -196,21 +200,24 @@ def caps_from_labels(labels: Labels) -> Caps:
     k8s-device-plugin, docs/gpu-feature-discovery."""
     product = labels.get(GFD_PRODUCT, "")
     replicas = min(_MOST_REPLICAS, node_labels.sharing(labels)[1])
+    stated_mib = node_labels.stated_memory_mib(labels)
     if "-MIG-" in product:
-        return Caps(replicas=replicas) if replicas > MAX_REPORTED_REPLICAS else NO_CAPS
+        return Caps(replicas=replicas if replicas > MAX_REPORTED_REPLICAS else 1, stated_mib=stated_mib)
     memory_mib = node_labels.gfd_memory_mib(labels)
-    model = canonical_model(product, vendor="nvidia", memory_mib=memory_mib).name if product else None
-    return Caps(natural(labels.get(GFD_COUNT)), memory_mib, model, replicas)
+    named = product and not is_display(product)
+    model = canonical_model(product, vendor="nvidia", memory_mib=memory_mib).name if named else None
+    return Caps(natural(labels.get(GFD_COUNT)), memory_mib, model, replicas, stated_mib)
 
 
 def capped(report: Report, caps: Caps) -> Report:
     """The report with no more GPUs, and none with more memory, than the labels speak of. Labels describe one
     model. On a node with several, its GPUs are capped and the others left alone. A GPU with too much memory
-    is not the model that it was reported as, but the labels'. The most replicas that a report can state stand
-    for as many as the labels state, such as one for each MiB."""
+    is not the model that it was reported as, but the labels'. A GPU whose driver does not state its memory
+    has what labels state. The most replicas that a report can state stand for as many as the labels state,
+    such as one for each MiB."""
     if report.replicas == MAX_REPORTED_REPLICAS < caps.replicas:
         report = replace(report, replicas=caps.replicas)
-    if caps.count is None and caps.memory_mib is None:
+    if caps.count is None and caps.memory_mib is None and caps.stated_mib is None:
         return report
     nvidia = [device for device in report.devices if device.vendor == "nvidia"]
     meant = [device for device in nvidia if device.model.name == caps.model]
@@ -218,20 +225,33 @@ def capped(report: Report, caps: Caps) -> Report:
         meant = nvidia
     too_many = sorted(meant, key=lambda device: device.index)[caps.count :] if caps.count is not None else []
     surplus = {device.uuid for device in too_many}
-    large = {device.uuid for device in meant if device.memory.total_mib > (caps.memory_mib or 2**31)}
-    if not surplus and not large:
-        return report
+    described = {device.uuid for device in meant}
     devices = tuple(
-        _with_less(device, caps.memory_mib, caps.model)
-        if device.uuid in large and caps.memory_mib
-        else device
+        _as_labelled(device, caps, described=device.uuid in described)
         for device in report.devices
         if device.uuid not in surplus
     )
-    return replace(report, devices=devices)
+    return report if devices == report.devices else replace(report, devices=devices)
 
 
-def _with_less(device: Device, total_mib: int, model_name: str | None) -> Device:
+def _as_labelled(device: Device, caps: Caps, *, described: bool) -> Device:
+    """A device with the memory of the labels, if that is less, or none is measured; `described`: they are
+    about such GPUs."""
+    most = caps.memory_mib if described else None
+    if device.memory.measured:
+        return (
+            device
+            if most is None or device.memory.total_mib <= most
+            else _with_memory(device, most, caps.model)
+        )
+    mib = most or caps.stated_mib
+    if mib is None:
+        return device
+    made = _with_memory(device, mib, caps.model if described else None)
+    return replace(made, memory=replace(made.memory, stated=True))
+
+
+def _with_memory(device: Device, total_mib: int, model_name: str | None) -> Device:
     memory = device.memory
     lower = Memory(
         total_mib,

@@ -118,12 +118,16 @@ def _hold_claimed(device: DraDevice, each: ClaimedDevice, on: Device, here: Devi
     if device.multiple:
         used_mib = each.consumed.get("memory", 0) // BYTES_PER_MIB
         here.requested_mib += min(used_mib or on.memory.total_mib, on.memory.total_mib)
+        if not on.memory.total_mib:
+            # How much of it is unknown; it is not free.
+            here.parts = 1.0
     elif device.profile is None:
         here.units += 1
     elif any(instance.uuid == device.uuid for instance in on.mig.instances):
         here.instances.add(device.uuid or "")
     else:
-        here.parts = min(1.0, round(here.parts + device.memory_mib / max(1, on.memory.total_mib), 9))
+        part = device.memory_mib / on.memory.total_mib if on.memory.total_mib and device.memory_mib else 1.0
+        here.parts = min(1.0, round(here.parts + part, 9))
 
 
 def _hold_pod(

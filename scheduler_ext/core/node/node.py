@@ -22,6 +22,8 @@ from scheduler_ext.core.request.resource_names import MIG_PREFIX
 
 # No amount in a state exceeds this, so that every one fits a 32-bit column.
 UNLIMITED = 2**30
+# The free memory of a unit whose GPU's use is unknown.
+UNKNOWN_FREE = -1
 # The rank of neighbours if there are none: above that of any priority, which has ten digits at most.
 NO_NEIGHBOURS = 11
 
@@ -213,7 +215,8 @@ class MigRoom:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The units of one device under one resource name: how many are free, and the size of each. `gpu_part`
+    """The units of one device under one resource name: how many are free, and the size of each (0: unknown),
+    of which `free_mib` is free (UNKNOWN_FREE: the driver does not say). `gpu_part`
     is one unit's part of the GPU, 0 to 1. `mig_room` has the known places of a free MIG instance. `first`:
     a claim for a part of a GPU gets this one of the node's."""
 

@@ -1,7 +1,7 @@
 """What single node labels say about GPUs: their names, precedence and units. For every fact there is an
 ordered list of labels; an absent or unreadable one means the next. Sources of the names: NVIDIA GPU Feature
-Discovery (k8s-device-plugin), GKE, Karpenter, EKS Auto Mode and AKS documentation, the AMD node labeller,
-Intel's NFD rules. `estimate` puts the facts together."""
+Discovery (k8s-device-plugin), the documentation of GKE, Karpenter, EKS Auto Mode, AKS, CoreWeave,
+DigitalOcean and Alibaba Cloud, the AMD node labeller, Intel's NFD rules. `estimate` joins the facts."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,8 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Literal, TypeAlias
 
-from scheduler_ext.core.gpu.model_table import INSTANCE_TYPE_ROWS, InstanceTypeRow
+from scheduler_ext.core.gpu.model_table import AMD_DEVICES, INSTANCE_TYPE_ROWS, InstanceTypeRow
+from scheduler_ext.core.gpu.models import is_display
 
 Labels = Mapping[str, str]
 
@@ -21,9 +22,12 @@ GKE = "cloud.google.com/gke-"
 AWS = ("eks.amazonaws.com/instance-gpu", "karpenter.k8s.aws/instance-gpu")
 _AZURE = "karpenter.azure.com/sku-gpu"
 _AMD = ("amd.com/gpu", "beta.amd.com/gpu")
+_ACK = "aliyun.accelerator/nvidia"
+_DOKS = "doks.digitalocean.com/gpu"
 _INSTANCE_TYPE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
 MODEL_LABEL = "gpu.scheduler-ext.io/model"
+MEMORY_LABEL = "gpu.scheduler-ext.io/gpu-memory-mib"
 # A taint of a node whose GPUs are not known yet. cluster-autoscaler knows the second by its prefix, where its
 # flags cannot be set.
 STARTING_TAINT = "gpu.scheduler-ext.io/starting"
@@ -37,6 +41,10 @@ _MODEL_LABELS = (
     *((f"{prefix}.product-name", "amd") for prefix in _AMD),
     ("habana.ai/product.name", "habana"),
     ("gpu.intel.com/product", "intel"),
+    ("gpu.nvidia.com/model", "nvidia"),
+    ("gpu.nvidia.com/class", "nvidia"),
+    (f"{_DOKS}-model", f"{_DOKS}-brand"),
+    (f"{_ACK}_name", "nvidia"),
     (MODEL_LABEL, "nvidia"),
 )
 # Labels that say only whose GPUs there are: (label, value that says so or None for a count, vendor).
@@ -71,7 +79,7 @@ _AGENT_LABELS = (
 _CLOUD_COUNTS = tuple(f"{family}-count" for family in (*AWS, _AZURE))
 # Counts of physical GPUs, but for GFD's, which is read apart: it counts MIG devices under strategy single.
 COUNT_LABELS = {
-    "nvidia": (f"{GKE}accelerator-count", *_CLOUD_COUNTS),
+    "nvidia": (f"{GKE}accelerator-count", *_CLOUD_COUNTS, "gpu.nvidia.com/count", f"{_ACK}_count"),
     "amd": _CLOUD_COUNTS,
     "habana": _CLOUD_COUNTS,
     "intel": ("gpu.intel.com/device.count",),
@@ -110,7 +118,7 @@ _SETTLED_UPGRADES = ("", "upgrade-done", "upgrade-required")
 # Devices that one AMD GPU is seen as, by compute partition mode; spx is the whole GPU.
 _AMD_PARTITIONS = {"dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
 
-_AMD_SIZE = re.compile(r"([0-9]{1,9})([MGT])(?:i?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,9})([MGT])(?:i?B)?", re.IGNORECASE)
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 # As a report's: no GPU has more, and sums over a node stay inside 32 bits.
 MAX_MEMORY_MIB = 2**24
@@ -175,13 +183,15 @@ def handed_out_by(labels: Labels) -> Way | None:
 
 def product(labels: Labels) -> tuple[str, str] | None:
     """Return (product string, vendor) of the first label that names a product. The product is "" on a node of
-    several AMD products, which has one label for each."""
+    several AMD products, which has one label for each. AMD's device id counts where no product is named."""
     for label, maker in _MODEL_LABELS:
         name = labels.get(label, "").strip()
-        if name:
+        if name and not is_display(name):
             vendor = labels.get(maker, "").lower() if "/" in maker else maker
             return name, vendor if vendor in VENDORS else "nvidia"
-    names = _amd_values(labels, "product-name")
+    ids = _amd_values(labels, "device-id")
+    names = _amd_values(labels, "product-name") or [AMD_DEVICES[id] for id in ids if id in AMD_DEVICES]
+    names = list(dict.fromkeys(names))
     return (names[0] if len(names) == 1 else "", "amd") if names else None
 
 
@@ -212,7 +222,10 @@ def _instance_type(name: str) -> InstanceTypeRow | None:
 
 
 def gfd_memory_mib(labels: Labels) -> int | None:
-    """Return GFD's total memory (MiB) of one device as pods get it (one slice under strategy single)."""
+    """Return GFD's total memory (MiB) of one device as pods get it (one slice under strategy single). Older
+    releases may have measured a GPU for displays."""
+    if is_display(labels.get(GFD_PRODUCT, "")):
+        return None
     return possible_mib(natural(labels.get(f"{NVIDIA}gpu.memory")))
 
 
@@ -228,10 +241,22 @@ def memory_mib(labels: Labels, vendor: str) -> int | None:
         for family in AWS:
             mib = mib or possible_mib(natural(labels.get(f"{family}-memory")))
     if mib is None and vendor == "amd":
-        sizes = [_AMD_SIZE.fullmatch(value) for value in _amd_values(labels, "vram")]
-        known = [possible_mib(int(size[1]) * _MIB[size[2].upper()]) for size in sizes if size]
+        known = map(_sized_mib, _amd_values(labels, "vram"))
         mib = min((size for size in known if size), default=None)
-    return mib
+    if mib is None and vendor == "nvidia":
+        text = labels.get(f"{_ACK}_mem", "")
+        mib = possible_mib(natural(text)) or _sized_mib(text)
+    return mib or stated_memory_mib(labels)
+
+
+def stated_memory_mib(labels: Labels) -> int | None:
+    """Return what an administrator states of one GPU (MiB) whose driver does not."""
+    return possible_mib(natural(labels.get(MEMORY_LABEL)))
+
+
+def _sized_mib(text: str) -> int | None:
+    size = _SIZE.fullmatch(text)
+    return possible_mib(int(size[1]) * _MIB[size[2].upper()]) if size else None
 
 
 def amd_partitions(labels: Labels) -> tuple[str, int]:

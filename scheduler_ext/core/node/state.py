@@ -14,6 +14,7 @@ from scheduler_ext.core.node.estimated_slot import estimated_slot, whole_names, 
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.node import (
     NO_NEIGHBOURS,
+    UNKNOWN_FREE,
     UNLIMITED,
     BoundPod,
     MigRoom,
@@ -256,7 +257,7 @@ class _WholeUnits:
             name,
             free=max(0, self.replicas - busy),
             memory_mib=memory.total_mib // parts,
-            free_mib=Room.of(memory, held).free // parts,
+            free_mib=Room.of(memory, held).free // parts if memory.measured else UNKNOWN_FREE,
             model=device.model,
             gpu_part=1 / self.replicas,
         )

@@ -70,7 +70,7 @@ def _device(
         device.vendor,
         device.model.name,
         version_number(device.compute_capability),
-        (memory.total_mib, memory.reserved_mib, memory.used_mib, memory.unaccounted_mib)
+        (memory.total_mib, memory.reserved_mib, memory.used_mib, memory.unaccounted_mib, memory.stated)
         if measured
         else memory.total_mib,
         device.healthy,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.gpu.gpu import Device, Memory, Mig, Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import NO_CAPS, Caps, capped, caps_from_labels
+from scheduler_ext.core.node.node_labels import MEMORY_LABEL
 from tests.core.asked import t4
 from tests.core.node.test_estimate import AMD, GFD, SINGLE
 from tests.core.reported import device, sliced
@@ -24,6 +25,12 @@ from tests.gpu_strategies import reports
         pytest.param(GFD, Caps(8, 81920, "A100-80GB"), id="all three"),
         pytest.param(SINGLE, NO_CAPS, id="under MIG strategy single they count slices"),
         pytest.param(AMD, NO_CAPS, id="labels of another vendor"),
+        pytest.param(
+            {"nvidia.com/gpu.product": "NVIDIA-DGX-Display", "nvidia.com/gpu.memory": "4096"},
+            NO_CAPS,
+            id="those of a GPU for displays say nothing of the others",
+        ),
+        pytest.param({MEMORY_LABEL: "122880"}, Caps(stated_mib=122880), id="what an administrator states"),
     ],
 )
 def test_the_amounts_that_labels_cap(labels: dict[str, str], caps: Caps) -> None:
@@ -68,7 +75,7 @@ def test_remaining_parts_of_a_report(devices: list[Device], caps: Caps, left: li
     ("caps", "name", "capability"),
     [
         pytest.param(Caps(1, 15360, "T4"), "T4", (7, 5), id="a T4 that says it is an A100"),
-        pytest.param(Caps(1, 15360, "NO-SUCH-GPU"), "NO-SUCH-GPU", (8, 0), id="an unknown product"),
+        pytest.param(Caps(1, 15360, "NO-SUCH"), "NO-SUCH", (8, 0), id="an unknown product"),
         pytest.param(Caps(1, 81000, "A100-80GB"), "A100-80GB", (8, 0), id="a little less of the same"),
     ],
 )
@@ -78,6 +85,20 @@ def test_a_gpu_with_too_much_memory_gets_the_model_of_the_labels(
     (found,) = capped(Report((device(0),)), caps).devices
     assert (found.model.name, found.compute_capability) == (name, capability)
     assert found.memory.total_mib <= (caps.memory_mib or 0)
+
+
+@pytest.mark.parametrize(
+    ("caps", "memory"),
+    [
+        pytest.param(Caps(1, 122880, "GB10"), Memory(122880, stated=True), id="by the label of GFD"),
+        pytest.param(Caps(stated_mib=122880), Memory(122880, stated=True), id="by an administrator's label"),
+        pytest.param(Caps(1), Memory(0), id="by none"),
+    ],
+)
+def test_labels_state_the_memory_that_a_driver_does_not(caps: Caps, memory: Memory) -> None:
+    spark = device(0, product="NVIDIA GB10", model=canonical_model("NVIDIA GB10"), memory=Memory(0))
+    (found,) = capped(Report((spark,)), caps).devices
+    assert (found.memory, found.memory.measured, found.model.name) == (memory, False, "GB10")
 
 
 def test_a_gpu_without_mig_has_no_instances() -> None:
@@ -109,7 +130,7 @@ def test_a_report_is_only_ever_lowered(report: Report, caps: Caps) -> None:
     before = {one.uuid: one for one in report.devices}
     for one in found.devices:
         was = before[one.uuid]
-        assert one.memory.total_mib <= was.memory.total_mib
+        assert one.memory.total_mib <= was.memory.total_mib or not was.memory.measured
         capability = one.compute_capability
         kept = replace(was, memory=one.memory, model=one.model, compute_capability=capability, mig=one.mig)
         assert one == kept

@@ -147,6 +147,47 @@ def whole(count: int) -> dict[str, int]:
         pytest.param(AMD_SEVERAL, {"amd.com/gpu": 8}, "8 x UNKNOWN, 65536 MiB", id="AMD: the least is sure"),
         pytest.param(INTEL_40G, {}, "4 x MAX-1100, 40960 MiB", id="Intel: memory.max is of the whole node"),
         pytest.param(GAUDI, {"habana.ai/gaudi": 8}, "8 x GAUDI2, 98304 MiB", id="Gaudi"),
+        pytest.param(
+            {"amd.com/gpu.device-id": "74b5", "amd.com/gpu.vram": "192G"},
+            {"amd.com/gpu": 1},
+            "1 x MI300X, 196608 MiB",
+            id="AMD: a virtual function has an id and no name",
+        ),
+        pytest.param(
+            {"gpu.nvidia.com/class": "A100_PCIE_40GB", "gpu.nvidia.com/count": "6"},
+            {},
+            "6 x A100-40GB, 40960 MiB",
+            id="CoreWeave",
+        ),
+        pytest.param(
+            {"doks.digitalocean.com/gpu-model": "mi300x", "doks.digitalocean.com/gpu-brand": "amd"},
+            {"amd.com/gpu": 8},
+            "8 x MI300X, 196608 MiB",
+            id="DigitalOcean",
+        ),
+        pytest.param(
+            {
+                "aliyun.accelerator/nvidia_name": "NVIDIA-Z1",
+                "aliyun.accelerator/nvidia_mem": "7611MiB",
+                "aliyun.accelerator/nvidia_count": "2",
+            },
+            {},
+            "2 x Z1, 7611 MiB",
+            id="Alibaba Cloud",
+        ),
+        pytest.param(
+            {"nvidia.com/gpu.product": "NVIDIA-DGX-Display", "nvidia.com/gpu.count": "5"}
+            | {"nvidia.com/gpu.memory": "4096", "gpu.scheduler-ext.io/model": "A100-80GB"},
+            whole(4),
+            "4 x A100-80GB, 81920 MiB",
+            id="a GPU for displays is none",
+        ),
+        pytest.param(
+            {"nvidia.com/gpu.product": "NVIDIA-GB10", "gpu.scheduler-ext.io/gpu-memory-mib": "122880"},
+            whole(1),
+            "1 x GB10, 122880 MiB",
+            id="memory that an administrator states",
+        ),
     ],
 )
 def test_model_count_and_memory(labels: dict[str, str], capacity: dict[str, int], gpus: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scheduler_ext.core.gpu.gpu import Memory
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import NodeInfo
@@ -39,6 +40,14 @@ CUT = node(device(0, mig=sliced(("1g.10gb", 0))), device(1), report={"mig_strate
     ("info", "free"),
     [
         pytest.param(node(device(0), device(1, healthy=False)), 1, id="but not a sick one"),
+        pytest.param(node(device(0, memory=Memory(0))), 1, id="also one of unknown memory"),
+        pytest.param(
+            node(
+                device(0, memory=Memory(0)), pods=(bound("p", wants(1, WHOLE), devices={"main": ("GPU-0",)}),)
+            ),
+            0,
+            id="unless it is held",
+        ),
         pytest.param(replace(FOUR, pods=HELD), 1, id="less those that are held, on a known GPU or not"),
         pytest.param(replace(FOUR, freshness="Missing"), 0, id="none of a node whose agent is missing"),
         pytest.param(replace(LABELLED, allocatable={WHOLE: 2}), 2, id="no more than its plugin offers"),

@@ -102,7 +102,12 @@ def test_versions(labels: dict[str, str], expected: tuple[tuple[int, ...], tuple
         ("L4", "g6.xlarge gr6.4xlarge gr6f.4xlarge g2-standard-4"),
         ("V520", "g4ad.xlarge"),
         ("GAUDI", "dl1.24xlarge"),
-        ("MI300X", "Standard_ND96isr_MI300X_v5"),
+        ("MI300X", "Standard_ND96isr_MI300X_v5 BM.GPU.MI300X.8 gpu-mi300x8-1536gb"),
+        ("GB200-186GB", "Standard_ND128isr_NDR_GB200_v6 BM.GPU.GB200.4 BM.GPU.GB200-v3.4"),
+        ("GB300", "Standard_ND128isr_GB300_v6 BM.GPU.GB300.4"),
+        ("RTX-PRO-6000", "Standard_NC24lds_xl_RTXPRO6000BSE_v6 Standard_NC144ds_xl_RTXPRO6000BSE_v6"),
+        ("H100-80GB", "BM.GPU.H100.8 gpu-h100x8-640gb"),
+        ("A10", "VM.GPU.A10.2 BM.GPU.A10.4"),
     ],
 )
 def test_instance_type_names_its_gpu(model: str, instance_types: str) -> None:

@@ -27,15 +27,17 @@ export function described(device) {
   const cordoned = device.cordoned ? " Cordoned." : "";
   const claimed = device.claimed ? " Held by claim." : "";
   const head = `GPU ${device.index}, ${visible(device.model)}:`;
-  if (!device.known) return `${head} known by labels only, its use is not known.`;
+  if (!device.reported) return `${head} known by labels only, its use is not known.`;
+  const replicas = device.replicas ? ` ${replicasText(device)} replicas held.` : "";
+  const state = `${busyText(device)}${replicas}${slotsText(device)}${claimed}${sick}${cordoned}`;
+  if (!device.known) return `${head} its memory in use is not known.${state}`;
   const { requested, free } = device.seen;
   const of = `${memory(requested)} of ${memory(device.total)} requested, ${memory(device.used)} in use`;
   const left = device.maybe ? `at most ${memory(free)} free: a pod may hold it` : `${memory(free)} free`;
   const { beyond, kept } = parts(device);
   const more = beyond ? `, ${memory(beyond)} beyond requests` : "";
   const others = `${memory(device.unaccounted)} unaccounted for${more}, ${left}, ${memory(kept)} kept back.`;
-  const replicas = device.replicas ? ` ${replicasText(device)} replicas held.` : "";
-  return `${head} ${of}, ${others}${busyText(device)}${replicas}${slotsText(device)}${claimed}${sick}${cordoned}`;
+  return `${head} ${of}, ${others}${state}`;
 }
 
 /** What an agent reports of a GPU's work, if it does. */
@@ -118,7 +120,7 @@ export function gpuLine(device) {
   else if (device.replicas) {
     right = html`<span class="amount">${replicasText(device)}</span>`;
   }
-  const bar = !device.known ? html`<div class="bar unknown"></div>` : device.mig ? slots(device) : memoryBar(device);
+  const bar = device.mig ? slots(device) : device.known ? memoryBar(device) : html`<div class="bar unknown"></div>`;
   const measured = device.wasted || device.busy !== null;
   const busy = measured ? html`<span class="busy">${device.wasted ? "idle" : `${device.busy} %`}</span>` : nothing;
   return html`<div class=${`${classes}${measured ? " measured" : ""}`} role="img" aria-label=${described(device)}

@@ -16,11 +16,13 @@ function decodeDevice(model, total, row) {
   const special = row[7] ?? {};
     // For a GPU that pods on unknown devices may hold: the amounts if they do not hold it.
   const [least, most, part] = special.maybe ?? [requested, free, held];
-  const known = row.length > 2;
+  const reported = row.length > 2;
+    // The driver of some GPUs states no memory.
+  const known = reported && used !== null;
   return {
     index, model, total, reserved, requested, used, unaccounted, free,
-    held: known ? held : row[1],
-    known,
+    held: reported ? held : row[1],
+    known, reported,
     maybe: Boolean(special.maybe),
     seen: { requested: least, free: most, held: part },
     sick: special.sick ?? null,
@@ -59,8 +61,9 @@ function sumOf({ kind, state, marks, unattributed }, devices) {
     if (out || device.sick !== null) continue;
     sum.well += 1;
     sum.held += device.held;
-    if (!device.known) continue;
+    if (!device.reported) continue;
     sum.idle += device.held === 0 && !device.cordoned && (counts || state === "Fresh");
+    if (!device.known) continue;
     sum.total += device.total - device.reserved;
     sum.requested += device.requested;
     sum.used += device.used;

@@ -75,7 +75,8 @@ function deviceRow(node, device, holdings, heads, gpu) {
 function part({ profile, memoryMiB }, { totalMiB, requestedAtLeastMiB }) {
   if (profile) return visible(profile);
   if (memoryMiB < totalMiB) return memory(memoryMiB);
-  return requestedAtLeastMiB ? "whole GPU" : "replica";
+  // Where the memory of the GPU is not known, neither is this.
+  return requestedAtLeastMiB === null ? "held" : requestedAtLeastMiB ? "whole GPU" : "replica";
 }
 
 const STATES = { Assumed: "just placed", Nominated: "waits until others leave" };

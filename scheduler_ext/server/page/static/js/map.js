@@ -174,7 +174,7 @@ export class NodeMap {
     if (!node) return;
     const { sum } = node;
     const state = [node.state === "Fresh" ? "" : node.state, sum.sick ? plural(sum.sick, "sick GPU") : ""];
-    const free = node.kind === "labels" ? "use not known" : `${freeText(sum)} free`;
+    const free = sum.total ? `${freeText(sum)} free` : "use not known";
     const use = node.held === null ? "nothing to give" : `${percent(node.held)} allocated, ${free}`;
     const known = node.unattributed.map((each) => html`<br>${visible(each)}`);
     render(html`<strong>${visible(node.name)}</strong><br>${plural(node.devices.length, "GPU")}, ${use}${known}${state
