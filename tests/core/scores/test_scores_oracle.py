@@ -150,6 +150,11 @@ def offers_parts(state: NodeState) -> bool:
     return state.shared or any("-MIG-" in unit.model.name and "/mig-" not in unit.resource for unit in units)
 
 
+def _is_unreported(state: NodeState) -> bool:
+    """Whether a node is known by labels, or counts by its allocatable beside an old report."""
+    return state.estimated or state.by_allocatable
+
+
 @given(
     clusters(),
     requests(),
@@ -161,8 +166,8 @@ def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
     decision = filter_nodes(request, snapshot_of(cluster), Policy(weights=weights))
     states = fitting(decision)
     applied = [s.name for s in SCORES if weights[s.name] and states and s.applies(decision.scoring)]
-    with_gpus = {state.estimated for state in decision.snapshot.states if state.gpus}
-    mixed = request.asks_gpu and True in with_gpus and not all(s.estimated for s in decision.snapshot.states)
+    with_gpus = {_is_unreported(state) for state in decision.snapshot.states if state.gpus}
+    mixed = request.asks_gpu and True in with_gpus and not all(map(_is_unreported, decision.snapshot.states))
     asks_whole = bool(request.whole) and request.sharing is None
     sliced_somewhere = any(map(offers_parts, decision.snapshot.states))
     for state in states:
@@ -182,5 +187,6 @@ def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
             mean = 11 / 21 * (not slice_) + 10 / 21 * mean if applied else float(not slice_)
         if mixed:
             decided = applied or (sliced_somewhere and asks_whole)
-            mean = 11 / 21 * (not here.estimated) + 10 / 21 * mean if decided else float(not here.estimated)
+            reported = not _is_unreported(here)
+            mean = 11 / 21 * reported + 10 / 21 * mean if decided else float(reported)
         assert decision.totals[state] == pytest.approx(mean, abs=1e-6)
