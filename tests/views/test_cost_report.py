@@ -67,6 +67,11 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
             id="a sick GPU is unavailable",
         ),
         pytest.param(
+            [gpu_node("n", [gpu(0, model="GB10", total=0)])],
+            {"free": 1.5, "total": 1.5},
+            id="a GPU of unknown memory that no pod holds is free",
+        ),
+        pytest.param(
             [gpu_node("n", [gpu(0, mig={"enabled": True})], migStrategy="single")],
             {"unavailable": 3.4, "total": 3.4},
             id="a GPU in MIG mode without instances is unavailable",

@@ -117,6 +117,20 @@ def test_promised_and_free_memory(objects: list[Json], requested: int, free: int
 
 
 @pytest.mark.parametrize(
+    ("labels", "total"),
+    [
+        pytest.param({}, None, id="no source has it"),
+        pytest.param({"gpu.scheduler-ext.io/gpu-memory-mib": "122880"}, 122880, id="a label has the total"),
+    ],
+)
+def test_unknown_memory_is_null(labels: dict[str, str], total: int | None) -> None:
+    objects = gpu_node("n", [gpu(0, model="GB10", total=0)]), node("n", {WHOLE: "1"}, labels=labels)
+    memory = device_of(*objects)["memory"]
+    assert memory.pop("totalMiB") == total
+    assert set(memory.values()) == {None}
+
+
+@pytest.mark.parametrize(
     ("reported", "shown"),
     [
         pytest.param(None, 700, id="use by pods without holdings there, where the agent knows no more"),

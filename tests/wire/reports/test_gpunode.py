@@ -77,6 +77,11 @@ def test_a_report_of_no_devices_is_a_report() -> None:
     assert report_of({"devices": []}).devices == ()
 
 
+def test_a_gpu_for_displays_is_no_gpu() -> None:
+    devices = [gpu(0), gpu(1, model="NVIDIA DGX Display")]
+    assert [device.uuid for device in report_of({"devices": devices}).devices] == ["GPU-0"]
+
+
 SMALL = {"memory": {"totalMiB": 15360}}
 
 
