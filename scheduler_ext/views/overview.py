@@ -37,7 +37,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.sentences import unattributed
 from scheduler_ext.views.listing import mig_place
-from scheduler_ext.views.node_usage import device_usage
+from scheduler_ext.views.node_usage import device_usage, promises_memory
 from scheduler_ext.wire.extender_args import encode_json
 
 # The grid of all GPUs with seven slices, where neither report nor table names another.
@@ -124,19 +124,23 @@ def _reported(
     for device in sorted(report.devices, key=lambda device: device.index):
         held, memory = attribution.held.devices[device.uuid], device.memory
         usage = device_usage(node.info, device, held, headroom_percent)
-        if memory.measured:
-            row: list[Any] = [
-                *(device.index, memory.reserved_mib, usage.requested_mib, memory.used_mib),
-                *(usage.unaccounted_mib, usage.free_mib, charged[device.uuid]),
-            ]
-        else:
-            row = [device.index, *(None,) * 5, charged[device.uuid]]
+        promised, measured = promises_memory(node.info, device), memory.measured
+        row: list[Any] = [
+            device.index,
+            memory.reserved_mib if measured else None,
+            usage.requested_mib if promised else None,
+            memory.used_mib if measured else None,
+            usage.unaccounted_mib if measured else None,
+            usage.free_mib if promised else None,
+            charged[device.uuid],
+        ]
         special = _special(device, report, held.instances, attribution.instances)
         if held.claimed is not None:
             special["claimed"] = True
         if device.uuid in attribution.devices:
             usage = device_usage(node.info, device, known.devices[device.uuid], headroom_percent)
-            special = {"maybe": [usage.requested_mib, usage.free_mib, certain[device.uuid]], **special}
+            amounts = [usage.requested_mib, usage.free_mib] if promised else [None, None]
+            special = {"maybe": [*amounts, certain[device.uuid]], **special}
         rows = alike.setdefault((device.model.name, memory.total_mib or None), [])
         rows.append([*row, special] if special else row)
     return [[model, total_mib, rows] for (model, total_mib), rows in alike.items()]

@@ -32,7 +32,8 @@ def in_json(infos: list[NodeInfo]) -> dict[str, int]:
 
 
 def _known(item: dict[str, Any]) -> bool:
-    return bool(item["devices"]) and item["source"] == "report"
+    amounts = [each["memory"]["freeMiB"] for each in item["devices"]]
+    return bool(amounts) and item["source"] == "report" and None not in amounts
 
 
 def _sum(item: dict[str, Any]) -> int:
@@ -52,9 +53,11 @@ def on_the_page(infos: list[NodeInfo]) -> dict[str, int]:
     rows = [node_row(resolve(info, NAMES, 10), NAMES, CONFIG.memory.headroom_percent) for info in infos]
     sent = json.loads(json.dumps([row for row in rows if row is not None]))
     return {
-        row[0]: sum(each[5] for _, _, devices in row[7] for each in devices)
+        row[0]: sum(free)
         for row in sent
-        if row[2] != "labels" and row[7]
+        if row[2] != "labels"
+        and (free := [each[5] for _, _, devices in row[7] for each in devices])
+        and None not in free
     }
 
 
@@ -62,7 +65,8 @@ def in_the_metrics(infos: list[NodeInfo]) -> dict[str, int]:
     """Nodes with a Missing agent have no series, which sums count as zero."""
     sums = dict.fromkeys(in_json(infos), 0)
     for labels, value in told(infos, "device").get(FREE, {}).items():
-        sums[dict(labels)["hostname"]] += int(value) // 2**20
+        if (node := dict(labels)["hostname"]) in sums:
+            sums[node] += int(value) // 2**20
     return sums
 
 

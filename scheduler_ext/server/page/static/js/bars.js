@@ -7,7 +7,7 @@ const WIDTH = 1000;
 /** A bar's parts in MiB, left to right; together the device's memory. */
 export function parts(device) {
   const { requested, free } = device.seen;
-  return { requested, free, ...rest(device.total, requested, device.used, device.unaccounted ?? 0, free) };
+  return { requested, free, ...rest(device.total, requested, device.used ?? 0, device.unaccounted ?? 0, free) };
 }
 
 /** The parts that a GPU of `inventory -o json` does not name; nothing of a GPU known by labels. */
@@ -75,7 +75,7 @@ function memoryBar(device) {
     at += width;
     return width > 0.5 ? svg`<rect class=${kind} x=${x.toFixed(1)} width=${width.toFixed(1)} height="16" />` : nothing;
   };
-  const used = Math.min(WIDTH, (WIDTH * device.used) / Math.max(1, device.total));
+  const used = Math.min(WIDTH, (WIDTH * (device.used ?? 0)) / Math.max(1, device.total));
   return html`<svg class="bar" viewBox="0 0 ${WIDTH} 16" preserveAspectRatio="none" aria-hidden="true">
     ${svg`<rect class="free" width=${WIDTH} height="16" />${["requested", "unaccounted", "beyond"].map(rect)}
       ${device.maybe ? stripes(at, (WIDTH * all.free) / Math.max(1, device.total)) : nothing}

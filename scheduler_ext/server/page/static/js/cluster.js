@@ -17,8 +17,8 @@ function decodeDevice(model, total, row) {
     // For a GPU that pods on unknown devices may hold: the amounts if they do not hold it.
   const [least, most, part] = special.maybe ?? [requested, free, held];
   const reported = row.length > 2;
-    // The driver of some GPUs states no memory.
-  const known = reported && used !== null;
+    // The driver of some GPUs states no memory; then its use is null, and the free memory, if no label has the total.
+  const known = reported && free !== null;
   return {
     index, model, total, reserved, requested, used, unaccounted, free,
     held: reported ? held : row[1],
@@ -66,8 +66,8 @@ function sumOf({ kind, state, marks, unattributed }, devices) {
     if (!device.known) continue;
     sum.total += device.total - device.reserved;
     sum.requested += device.requested;
-    sum.used += device.used;
-    sum.measured += 1;
+    sum.used += device.used ?? 0;
+    sum.measured += device.used !== null;
     sum.reporting += device.unaccounted !== null;
     sum.unaccounted += device.unaccounted ?? 0;
     sum.free += device.free;
