@@ -10,7 +10,7 @@ import numpy as np
 
 from scheduler_ext.core.cycle.cycle import FITS, Decision
 from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.filters import BY_NAME, REASONS
+from scheduler_ext.core.filters import BY_NAME
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
@@ -20,7 +20,6 @@ from scheduler_ext.explain.advice import SKIPPED, nodes_in_words, relaxations, r
 from scheduler_ext.explain.nearest import OWN_GANG, Refused, miss_of, nearest
 from scheduler_ext.explain.sentences import leavers, obstacle, visible
 
-_REMEDIES = {reason.text: reason.remedy for reason in REASONS}
 # A node has a few hundred pods with GPUs at most; larger crowds are reported as a whole.
 _MOST_BLOCKERS = 256
 
@@ -29,8 +28,9 @@ _MOST_BLOCKERS = 256
 class Case:
     """A pod and the nodes of its decision. `in_tree` are kube-scheduler's refusals, by node; `facts` are
     the nodes as its filters see them, if known; `skipped` are nodes that it did not ask about for an unknown
-    reason, and that the extender refuses. `kept` are nodes with room for a gang.
-    `namespace` is the only one whose other pods are named; None names all."""
+    reason, and that the extender refuses. `kept` are nodes with room for a gang. `namespace` is the only one
+    whose other pods are named; None names all. `preempts` is False for a pod for which nobody is evicted
+    (preemptionPolicy Never)."""
 
     uid: str
     request: GpuRequest
@@ -43,6 +43,7 @@ class Case:
     kept: Mapping[str, str]
     ours: frozenset[str]
     namespace: str | None
+    preempts: bool
 
     def fits_on(self, info: NodeInfo) -> bool:
         """Whether the request fits on a node as it is not."""
@@ -56,7 +57,9 @@ def diagnosis(case: Case) -> dict[str, Any]:
     snapshot = case.decision.snapshot
     codes = case.decision.verdict[snapshot.state_of[:-1]].tolist()
     refused = [
-        Refused(node, code, case.in_tree.get(name), case.facts.get(name), kept=case.kept.get(name))
+        Refused(
+            node, case.request, code, case.in_tree.get(name), case.facts.get(name), kept=case.kept.get(name)
+        )
         for name, node in snapshot.nodes.items()
         if (code := codes[snapshot.row_of[name]]) != FITS or name in case.in_tree
     ]
@@ -99,7 +102,7 @@ def diagnosis(case: Case) -> dict[str, Any]:
         *chain.from_iterable(ways if near.in_tree is None else reversed(ways)),
     ]
     if not told["advice"]:
-        told["advice"] = [_REMEDIES.get(near.reason, near.reason)]
+        told["advice"] = [near.remedy]
     told["advice"] = [advice[0].upper() + advice[1:] for advice in told["advice"]]
     return told
 
@@ -159,6 +162,8 @@ def _waiting(near: Refused, leaving: Sequence[BoundPod], case: Case) -> list[str
         return [text]
     if all(pod.expected for pod in leaving):
         return [f"{text}; a pod with a priority above {highest} may take its place now"]
+    if not case.preempts:
+        return [f"{text}; nobody is evicted for it, because its preemptionPolicy is Never"]
     if highest < case.request.priority:
         return [f"{text}; kube-scheduler may evict for it, as its priority {case.request.priority} is higher"]
     return [f"{text}; with a priority above {highest} kube-scheduler might evict for it"]

@@ -27,7 +27,7 @@ from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup, asked_through
-from scheduler_ext.wire.pod.pod_identity import pod_name, pod_priority, pod_uid
+from scheduler_ext.wire.pod.pod_identity import may_preempt, pod_name, pod_priority, pod_uid
 from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
 from scheduler_ext.wire.pod.pod_request import pod_request
 
@@ -148,6 +148,7 @@ def _all_refused(decision: Decision, kube_view: KubeView) -> list[Refused]:
     return [
         Refused(
             node,
+            decision.request,
             int(decision.verdict[snapshot.state_at(name)]),
             kube_view.refused.get(name),
             kube_view.facts.get(name),
@@ -199,6 +200,7 @@ def diagnosed(
             kept=kube_view.kept,
             ours=_ours(needs, config),
             namespace=pod_name(pod).partition("/")[0] if config.inspection.hide_other_namespaces else None,
+            preempts=may_preempt(pod),
         )
     )
 

@@ -9,12 +9,12 @@ from heapq import nsmallest
 from typing import Any
 
 from scheduler_ext.core.cycle.cycle import FITS, Decision
-from scheduler_ext.core.filters import BY_NAME, FILTER_OF, REASONS
+from scheduler_ext.core.filters import BY_NAME, FILTER_OF, REASONS, reason_text
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG, MissKind
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.intree.resource_fit import shortages
 from scheduler_ext.core.node.node import Node, NodeState
-from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import MIG_PREFIX
 
 OWN_GANG = "the pod's own gang"
@@ -43,11 +43,12 @@ class _Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A node (or `alike` ones) that refuses a pod: `code` is the verdict of the extender's filters (FITS:
+    """A node (or `alike` ones) that refuses a request: `code` is the verdict of the extender's filters (FITS:
     only kube-scheduler's refuse), `facts` is the node as kube-scheduler's filters see it. The extender
     refuses a node that is `kept` only because of a gang that waits: "gang ml/train"."""
 
     node: Node
+    request: GpuRequest | InvalidRequest
     code: int
     in_tree: InTreeRejection | None = None
     facts: NodeFacts | None = None
@@ -59,7 +60,14 @@ class Refused:
         """kube-scheduler's reason comes first, because its filters run first."""
         if self.in_tree is not None:
             return self.in_tree.reason
-        return KEPT_FOR_GANG.text if self.kept is not None else REASONS[self.code - 1].text
+        return KEPT_FOR_GANG.text if self.kept is not None else reason_text(self.code, self.request)
+
+    @property
+    def remedy(self) -> str:
+        """What helps in general, or kube-scheduler's reason itself."""
+        if self.in_tree is not None:
+            return self.in_tree.reason
+        return (KEPT_FOR_GANG if self.kept is not None else REASONS[self.code - 1]).remedy
 
 
 def nearest(

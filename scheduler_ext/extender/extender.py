@@ -14,7 +14,7 @@ from cachetools import LRUCache
 from scheduler_ext.core.cycle.cycle import Codes, Decision, filter_nodes, points, select_candidates
 from scheduler_ext.core.cycle.placement import with_promised
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.filters import REASONS, reason_text
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG, OTHER_PLACE
 from scheduler_ext.core.node.columns import Ints
@@ -172,7 +172,7 @@ class Extender:
         _check(deadline)
         rows = decision.snapshot.rows(names)
         passed = np.flatnonzero(select_candidates(decision, rows, self._policy.max_candidates)).tolist()
-        refused, rejected = _refusals(names, decision.verdict[decision.snapshot.state_of[rows]])
+        refused, rejected = _refusals(names, decision.verdict[decision.snapshot.state_of[rows]], request)
         if refused and generation.snapshot.planned.kept and args.nodes is None:
             self._name_kept(generation, decision, refused, rejected)
         if passed:
@@ -338,7 +338,9 @@ def _without_the_impossible(nodes: Mapping[str, _AnyNode]) -> dict[str, _AnyNode
     return kept
 
 
-def _refusals(names: list[str], codes: Codes) -> tuple[dict[str, str], dict[str, int]]:
+def _refusals(
+    names: list[str], codes: Codes, request: GpuRequest | InvalidRequest
+) -> tuple[dict[str, str], dict[str, int]]:
     """The reason by refused name, and the number of names for each reason."""
     counts = np.bincount(codes, minlength=len(REASONS) + 1).tolist()
     refused: dict[str, str] = {}
@@ -347,7 +349,7 @@ def _refusals(names: list[str], codes: Codes) -> tuple[dict[str, str], dict[str,
     for code in sorted(range(1, len(counts)), key=counts.__getitem__, reverse=True):
         if not counts[code]:
             break
-        text = REASONS[code - 1].text
+        text = reason_text(code, request)
         rejected[text] = counts[code]
         part = dict.fromkeys(compress(names, (codes == code).tolist()), text)
         if refused:

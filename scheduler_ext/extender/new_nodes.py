@@ -11,7 +11,7 @@ from cachetools import LRUCache
 
 from scheduler_ext.core.cycle.cycle import FITS, Decision, filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.filters import reason_text
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.as_new import as_new, kind_key
 from scheduler_ext.core.node.columns import Ints
@@ -86,7 +86,7 @@ class NewNodes:
         ranks[snapshot.rows(list(cures))] = [_RANK[cure] for cure in cures.values()]
         codes, here = decision.verdict[snapshot.state_of[rows]], ranks[rows]
         return {
-            REASONS[code - 1].text: _BY_RANK[int(here[codes == code].min())]
+            reason_text(code, decision.request): _BY_RANK[int(here[codes == code].min())]
             for code in np.unique(codes).tolist()
             if code != FITS
         }

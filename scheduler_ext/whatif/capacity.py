@@ -84,7 +84,7 @@ def _counted(
             last, there = in_tree.refusal(name, fill.copies), in_tree.full(name, fill.copies)
             # Without a refusal, the pod asks for something that is not modelled.
             if code != FITS or last is not None:
-                refused.append(Refused(full[name], code, last, there, len(names)))
+                refused.append(Refused(full[name], request, code, last, there, len(names)))
                 count, limit = fill.copies, refused[-1].reason
         counts.update((name, (count, limit)) for name in names)
         gpus.update((name, gpus_used(vessel.node, request, fill)) for name in names)

@@ -130,7 +130,13 @@ class WhatIf:
         refused = self.in_tree.refused(asker.needs)
         near = nearest(
             (
-                Refused(self.snapshot.nodes[name], code, refused.get(name), self.in_tree.facts(name))
+                Refused(
+                    self.snapshot.nodes[name],
+                    asker.request,
+                    code,
+                    refused.get(name),
+                    self.in_tree.facts(name),
+                )
                 for name, code in zip(self.infos, codes, strict=True)
             ),
             decision,

@@ -59,6 +59,16 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
             id="all GPUs are held: who holds them",
         ),
         pytest.param(
+            pod("p", {WHOLE: "1"}, priority=1000, preemptionPolicy="Never"),
+            [*whole_node("a", "x"), on_gpu("x", "a")],
+            "a has 0 of 1 nvidia.com/gpu free; would fit if pod default/x (priority 0) left",
+            [
+                "It fits on a as soon as pod default/x (priority 0) ends; nobody is evicted for it, because "
+                "its preemptionPolicy is Never"
+            ],
+            id="a pod for which nobody is evicted",
+        ),
+        pytest.param(
             pod("p", {WHOLE: "16"}),
             whole_node("a", None, None),
             "a has 2 of 16 nvidia.com/gpu free",

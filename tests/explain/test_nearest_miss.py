@@ -48,6 +48,20 @@ ONE_G = "nvidia.com/mig-1g.10gb"
             id="a share of an unknown memory",
         ),
         pytest.param(
+            pod("p", {"amd.com/gpu": "2"}),
+            [node("n", {"amd.com/gpu": "1"}, labels={"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"})],
+            "Insufficient amd.com/gpu per device",
+            ("gpu-count", None, 2, 1, "amd.com/gpu"),
+            id="another vendor's resource by its own name",
+        ),
+        pytest.param(
+            pod("p", {"habana.ai/gaudi": "1"}),
+            [node("n", {"cpu": "8"})],
+            "Insufficient habana.ai/gaudi per device",
+            ("gpu-count", None, 1, 0, "habana.ai/gaudi"),
+            id="also on a node without any GPU",
+        ),
+        pytest.param(
             pod("p", {SHARE: "50000"}),
             [
                 gpu_node(

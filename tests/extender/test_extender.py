@@ -107,6 +107,14 @@ def test_an_invalid_pod_fits_nowhere_and_is_no_error() -> None:
     assert scored(extender, names_body(asking, names)) == [(name, 0) for name in names]
 
 
+def test_reply_and_counts_name_the_resource_of_the_pod() -> None:
+    answer = extender_on(*CLUSTER).filter(names_body(pod("p", {"amd.com/gpu": "1"}), ["cpu"]), until())
+    assert json.loads(answer.body)["FailedAndUnresolvableNodes"] == {
+        "cpu": "Insufficient amd.com/gpu per device"
+    }
+    assert answer.rejected == {"Insufficient amd.com/gpu per device": 1}
+
+
 def test_a_valid_pod_has_no_problem() -> None:
     answer = extender_on(*CLUSTER).filter(names_body(ASKS[0], ["a100-0", "sick", "cpu"]), until())
     assert answer == Answer(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.cycle.cycle import FITS, Decision, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
-from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.filters import reason_text
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo, Slot
 from scheduler_ext.core.node.placed import with_planned
 from scheduler_ext.core.node.state import resolve
@@ -48,7 +48,7 @@ def place(
     state = int(alone.state_of[0])
     verdict = int(decision.verdict[state])
     if verdict != FITS:
-        return REASONS[verdict - 1].text
+        return reason_text(verdict, request)
     return Placement(share_devices(node, state, decision))
 
 

@@ -13,6 +13,7 @@ from scheduler_ext.core.filters.sharing import Replicas, Sharing
 from scheduler_ext.core.filters.versions import ComputeCapability, Cuda
 from scheduler_ext.core.framework.criterion import Filter
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST, KEPT_FOR_GANG, OTHER_PLACE, Reason
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 
 # The first filter that refuses a node names the reason.
 FILTERS: tuple[Filter, ...] = (
@@ -47,3 +48,10 @@ FILTER_OF: Mapping[int, Filter] = {
     for code, reason in enumerate(REASONS, start=1)
     if reason not in (INVALID_REQUEST, OTHER_PLACE, KEPT_FOR_GANG)
 }
+
+
+def reason_text(verdict: int, request: GpuRequest | InvalidRequest) -> str:
+    """The reason of a verdict in the words for this request."""
+    if isinstance(request, InvalidRequest) or verdict not in FILTER_OF:
+        return REASONS[verdict - 1].text
+    return FILTER_OF[verdict].reason_text(request)

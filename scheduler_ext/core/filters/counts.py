@@ -13,8 +13,8 @@ from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.offered_instances import layout_problem
-from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, shown_resource
+from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX, MIG_PREFIX, shown_resource
 
 _NAMED = 3
 _PROFILE_GB = re.compile(r"\.(\d+)gb")
@@ -110,10 +110,16 @@ class GpuCount(_Count):
     reason = Reason(
         "Insufficient nvidia.com/gpu per device",
         "The node has too few healthy whole GPUs that no pod holds under any of the configured resource"
-        " names.",
+        " names. In place of nvidia.com/gpu it names the resource, or the DeviceClass, that the pod asks.",
         "Wait for a pod to finish, ask for fewer GPUs, or add nodes.",
     )
     mig = False
+
+    def reason_text(self, request: GpuRequest) -> str:
+        """With the pod's own resources in place of NVIDIA's: configured ones, and for claims known classes,
+        which an administrator names, so the texts of a cluster are few."""
+        asked = dict.fromkeys(_bare_name(ask) for ask in request.units if ask.profile is None)
+        return f"Insufficient {' or '.join(asked)} per device"
 
 
 class MigPlacement(_Count):
@@ -142,6 +148,11 @@ class MigPlacement(_Count):
                     found.append((abs(_profile_gb(profile) - _profile_gb(ask.profile)), resource, changed))
         for _, resource, changed in sorted(found, key=lambda each: each[:2])[:_NAMED]:
             yield f"with {ask.count} {resource} instead of {ask.resource}", changed
+
+
+def _bare_name(ask: UnitAsk) -> str:
+    """The resource that a pod names, or the DeviceClass that its claims name."""
+    return ask.resource.removeprefix(DEVICE_CLASS_PREFIX).partition("?")[0] if ask.by_claim else ask.resource
 
 
 def _where_creatable(profile: str | None, node: Node) -> str | None:

@@ -156,6 +156,10 @@ class Filter(ABC):
     def passes(self, view: View) -> Bools:
         """The states that pass, `[state]`."""
 
+    def reason_text(self, _request: GpuRequest) -> str:
+        """The text of a refusal of this request, the same on every node."""
+        return self.reason.text
+
     @abstractmethod
     def miss(self, view: View, node: Node) -> NearestMiss:
         """The closest value on a node that did not pass; the view is as the earlier filters left it."""

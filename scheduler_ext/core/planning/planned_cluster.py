@@ -14,7 +14,7 @@ import numpy as np
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.cycle.cycle import Codes, Decision, filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing, place
-from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.filters import REASONS, reason_text
 from scheduler_ext.core.node.columns import Bools, Floats
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo, NodeState
 from scheduler_ext.core.planning.draining import Running
@@ -162,7 +162,7 @@ class PlannedCluster:
         counts = np.bincount(codes, minlength=len(REASONS) + 1).tolist()
         for code, count in enumerate(counts):
             if code and count:
-                found[REASONS[code - 1].text] += count
+                found[reason_text(code, ask.request)] += count
         return found
 
     def within_reach(self, ask: WaitingPod) -> frozenset[str]:
