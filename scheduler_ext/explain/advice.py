@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.filters import FILTERS
-from scheduler_ext.core.filters.counts import offers
+from scheduler_ext.core.filters.counts import not_offered, offers
 from scheduler_ext.core.framework.criterion import Trial
 from scheduler_ext.core.framework.refusal import few
 from scheduler_ext.core.intree import InTreeRejection, PodNeeds, is_passing
@@ -20,11 +20,12 @@ from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames,
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES, selector_hint
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.nearest import Refused
-from scheduler_ext.explain.sentences import listed
+from scheduler_ext.explain.sentences import listed, nodes_in_words
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 
 _NAMED_RESOURCES = 6
 _NAMED_LABELS = 5
+_NAMED_CAUSES = 3
 _NO_WISHES = GpuRequest()
 # Only wishes that some filter reads can refuse a node.
 _LOWERED = {wish: lower for each in FILTERS for wish, lower in each.relaxed.items()}
@@ -41,11 +42,6 @@ _REMEDIES = {
     "NodeAffinity": "change spec.nodeSelector or the node affinity, or label nodes to match",
     "NodeResourcesFit": "ask less of it",
 }
-
-
-def nodes_in_words(count: int) -> str:
-    """A number of nodes: "1 node", "2,000 nodes"."""
-    return "1 node" if count == 1 else f"{count:,} nodes"
 
 
 def unoffered(request: GpuRequest, snapshot: Snapshot, resources: ResourceNames) -> Iterator[str]:
@@ -67,11 +63,25 @@ def unoffered(request: GpuRequest, snapshot: Snapshot, resources: ResourceNames)
             for name, n in kin.most_common(_NAMED_RESOURCES)
         ]
         instead = f"; they offer {listed(named, 'or')}" if named else ""
-        yield f"no node offers {shown_resource(ask.resource)}{instead}"
+        if named or not any(_withdrawn(ask.resource, snapshot)):
+            yield f"no node offers {shown_resource(ask.resource)}{instead}"
+    for ask in request.units:
+        yield from _withdrawn(ask.resource, snapshot)
     if request.shares is not None and not any(map(_hands_out_shares, snapshot.nodes.values())):
         yield f"no node hands out memory shares: label nodes {SHARE_NODE_LABEL}=memory, or ask whole GPUs"
     elif not missing:
         yield from _together(request, snapshot)
+
+
+def _withdrawn(resource: str, snapshot: Snapshot) -> Iterator[str]:
+    """A sentence for each cause for which nodes with GPUs do not offer a resource."""
+    found: dict[str, list[str]] = {}
+    for name, node in sorted(snapshot.nodes.items()):
+        if (cause := not_offered(node, shown_resource(resource))) is not None:
+            found.setdefault(cause, []).append(name)
+    for cause, names in [*found.items()][:_NAMED_CAUSES]:
+        which = listed(names, "and", _NAMED_LABELS)
+        yield f"have an operator see to {which}: {cause}"
 
 
 def _hands_out_shares(node: Node) -> bool:

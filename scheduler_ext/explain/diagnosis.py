@@ -16,9 +16,9 @@ from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.explain.advice import SKIPPED, nodes_in_words, relaxations, remedy, unoffered
+from scheduler_ext.explain.advice import SKIPPED, relaxations, remedy, unoffered
 from scheduler_ext.explain.nearest import OWN_GANG, Refused, miss_of, nearest
-from scheduler_ext.explain.sentences import leavers, obstacle, visible
+from scheduler_ext.explain.sentences import leavers, nodes_in_words, obstacle, visible
 
 # A node has a few hundred pods with GPUs at most; larger crowds are reported as a whole.
 _MOST_BLOCKERS = 256

@@ -186,7 +186,9 @@ class Explainer:
         decision, kube_view = self._decided(found)
         kube_view = replace(kube_view, cures=self._new_nodes.cures(found.request, decision.snapshot))
         # Notes about the pod's identity come before notes about its request.
-        warnings = [*found.warnings, *pod_warnings(found.pod, found.request, self._sizing.resources)]
+        nodes = (node.info for node in decision.snapshot.nodes.values())
+        own = pod_warnings(found.pod, found.request, self._sizing.resources, nodes)
+        warnings = [*found.warnings, *own]
         claims = self._source.claims
         told = explanation(
             found.pod, decision, kube_view, self.config, warnings, claims, most, dry_runs=dry_runs

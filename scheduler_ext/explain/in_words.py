@@ -8,8 +8,8 @@ from typing import Any
 from scheduler_ext.core.filters import BY_NAME
 from scheduler_ext.core.framework.refusal import MissKind
 from scheduler_ext.core.intree import NO_NODES
-from scheduler_ext.explain.advice import nodes_in_words
 from scheduler_ext.explain.autoscaling import new_node_in_words
+from scheduler_ext.explain.sentences import nodes_in_words
 
 # Shares of a pod in its line.
 _SHARES = 8

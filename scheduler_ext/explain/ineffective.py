@@ -1,14 +1,15 @@
 """Warnings about settings of a pod that have no effect, or that are not compared."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.node_labels import VALUE_LABEL, stated_value, value_text
 from scheduler_ext.core.request import wishes
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
-from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.explain.sentences import expected_name
+from scheduler_ext.core.request.resource_names import ResourceNames, shown_resource
+from scheduler_ext.explain.sentences import expected_name, listed, nodes_in_words
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import unreadable_max_duration
@@ -17,12 +18,14 @@ from scheduler_ext.wire.pod.pod_claims import claim_names
 from scheduler_ext.wire.pod.pod_identity import pod_priority
 from scheduler_ext.wire.pod.pod_request import resource_names
 
+_NAMED = 6
+
 
 def warnings(
     pod: kube.Pod, request: GpuRequest | InvalidRequest, state: ClusterState, resources: ResourceNames
 ) -> list[str]:
     """Settings of the pod that have no effect, or that are not compared here."""
-    found = pod_warnings(pod, request, resources)
+    found = pod_warnings(pod, request, resources, state.infos.values())
     bare = sorted(name for name in state.infos if name not in state.objects.nodes)
     if bare:
         which = bare[0] + (f" and {len(bare) - 1} more" if bare[1:] else "")
@@ -71,12 +74,18 @@ def shortened(problems: Sequence[str], most: int = 3) -> list[str]:
     return [*problems[:most], *([f"and {others} more of this kind"] if others > 0 else [])]
 
 
-def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources: ResourceNames) -> list[str]:
-    """Settings of the pod that have no effect."""
-    found = misspellings(pod, resources)
+def pod_warnings(
+    pod: kube.Pod,
+    request: GpuRequest | InvalidRequest,
+    resources: ResourceNames,
+    nodes: Iterable[NodeInfo] = (),
+) -> list[str]:
+    """Settings of the pod that have no effect; `nodes` are those of the cluster."""
+    found = misspellings(pod, resources, nodes)
     if (problem := unreadable_max_duration(pod)) is not None:
         found.append(f"{problem}; it counts as not set")
-    if isinstance(request, GpuRequest) and not request.asks_gpu:
+    looks_so = any(map(resources.looks_like_gpu, resource_names(pod.spec or kube.PodSpec())))
+    if isinstance(request, GpuRequest) and not request.asks_gpu and not looks_so:
         annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
         asked = [key for key in annotations if key.startswith(wishes.ANNOTATION_PREFIX)]
         text = "the pod asks no GPU resource, so every node is fine"
@@ -89,8 +98,9 @@ def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources:
     return found
 
 
-def misspellings(pod: kube.Pod, resources: ResourceNames) -> list[str]:
-    """Annotations and resources of the pod that look like ones of this extender and have no effect."""
+def misspellings(pod: kube.Pod, resources: ResourceNames, nodes: Iterable[NodeInfo]) -> list[str]:
+    """Annotations and resources of the pod that look like ones of this extender and have no effect, also
+    resources that only kube-scheduler counts on these `nodes`."""
     annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
     found = [
         f"annotation {key}: unknown, does nothing{_meant(key, resources.share)}"
@@ -99,15 +109,28 @@ def misspellings(pod: kube.Pod, resources: ResourceNames) -> list[str]:
     others = [name for name in resource_names(pod.spec or kube.PodSpec()) if not resources.is_gpu(name)]
     share = resources.share
     hints = [(f"annotation {name}", wishes.spelling_hint(name, share)) for name in sorted(annotations)]
-    hints += [(f"resource {name}", _meant_resource(name, resources)) for name in others]
-    return found + [f"{what} has no effect in this extender; {hint}" for what, hint in hints if hint]
+    hints += [(f"resource {name}", wishes.resource_hint(name, share)) for name in others]
+    found += [f"{what} has no effect in this extender; {hint}" for what, hint in hints if hint]
+    uncounted = [each for each in others if resources.looks_like_gpu(each)]
+    known = [info for info in nodes if info.allocatable is not None] if uncounted else []
+    return found + [
+        _uncounted(name, resources, known) for name in uncounted if not wishes.resource_hint(name, share)
+    ]
 
 
-def _meant_resource(name: str, resources: ResourceNames) -> str | None:
-    singular = name.lower().removesuffix("s")
-    if singular in resources.whole:
-        return f"did you mean {singular}?"
-    return wishes.resource_hint(name, resources.share)
+def _uncounted(name: str, resources: ResourceNames, nodes: Sequence[NodeInfo]) -> str:
+    """Who counts a resource that looks like GPUs, and what may be meant by it."""
+    text = f"resource {name}: this extender does not count it, only kube-scheduler does"
+    if there := sum(info.uncounted.get(name, 0) > 0 for info in nodes):
+        have = f"{nodes_in_words(there)} {'has' if there == 1 else 'have'} it"
+        return f"{text}; {have}: if these are GPUs, add it to resources.wholeGpu of the configuration"
+    if nodes:
+        text += "; no node has it in its allocatable"
+    if meant := resources.meant_by(name):
+        return f"{text}; did you mean {meant}?"
+    offered = Counter(each for info in nodes for each, count in (info.allocatable or {}).items() if count > 0)
+    names = [shown_resource(each) for each, _ in offered.most_common()]
+    return f"{text}; the nodes' GPUs are {listed(names, 'or', _NAMED)}" if names else text
 
 
 def _meant(key: str, share: str) -> str:

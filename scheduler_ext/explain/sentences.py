@@ -82,6 +82,11 @@ def listed(names: Sequence[str], conjunction: str, most: int | None = None) -> s
     return f" {conjunction} ".join(filter(None, (", ".join(named[:-1]), named[-1])))
 
 
+def nodes_in_words(count: int) -> str:
+    """A number of nodes: "1 node", "2,000 nodes"."""
+    return "1 node" if count == 1 else f"{count:,} nodes"
+
+
 def visible(pod: BoundPod, namespace: str | None) -> bool:
     """Whether an explanation of a pod of this namespace may name another; None: it names all."""
     if pod.expected and not pod.namespace:

@@ -1,7 +1,7 @@
 """Nodes for decisions, from a Node object, its report and its pods."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -43,8 +43,8 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
     metadata, status = node.metadata or kube.ObjectMeta(), node.status or kube.NodeStatus()
     taints = (node.spec or kube.NodeSpec()).taints or ()
     labels = strings(metadata.labels)
-    allocatable = _gpu_counts(status.allocatable, resources)
-    stated = _gpu_counts(status.capacity, resources)
+    allocatable = _counts(status.allocatable, resources.is_gpu)
+    stated = _counts(status.capacity, resources.is_gpu)
     capacity = stated or allocatable
     share_node = labels.get(SHARE_NODE_LABEL) == "memory"
     estimate = estimate_from_labels(labels, capacity) or _bare_estimate(capacity, resources)
@@ -75,6 +75,7 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         one_replica=node_labels.one_replica(labels),
         failed_change=node_labels.failed_change(labels),
         is_fraction=node_labels.is_fraction(labels),
+        uncounted=_counts(status.allocatable, resources.looks_like_gpu),
     )
 
 
@@ -123,9 +124,10 @@ def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> Node
     return as_template(made, resources) if not known and TEMPLATE_LABEL in labels else made
 
 
-def _gpu_counts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, int]:
-    """The GPU resources of a resource list as whole numbers."""
-    mine = {name: raw for name, raw in (amounts or {}).items() if resources.is_gpu(name)}
+def _counts(amounts: kube.Quantities | None, counted: Callable[[str], bool]) -> dict[str, int]:
+    """These resources of a resource list as whole numbers."""
+    # Kubernetes' own resources have no domain.
+    mine = {name: raw for name, raw in (amounts or {}).items() if "/" in name and counted(name)}
     return {name: int(amount) for name, amount in quantities(mine).items()}
 
 

@@ -40,6 +40,13 @@ def secret(held: Json) -> Json:
     return held
 
 
+def stopped(name: str, capacity: int) -> Json:
+    """A node whose device plugin has stopped: the kubelet withholds its devices."""
+    held = node(name, {WHOLE: "0"})
+    held["status"]["capacity"] = held["status"]["capacity"] | {WHOLE: str(capacity)}
+    return held
+
+
 DBE = "XID 48: double-bit ECC error; needs a GPU reset"
 PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
 
@@ -226,6 +233,39 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
             f"n GPU 0 is unhealthy ({DBE})",
             ["Have an operator see to GPU 0 of n: it needs a GPU reset"],
             id="a sick GPU with the remedy from its agent",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1"}),
+            [node("n", {}, labels={"cloud.google.com/gke-accelerator": "nvidia-tesla-t4"})],
+            "n has 0 of 1 nvidia.com/gpu free: it has T4 by its labels, but none in its allocatable: no "
+            "device plugin has registered there",
+            [
+                "Have an operator see to n: it has T4 by its labels, but none in its allocatable: no device "
+                "plugin has registered there"
+            ],
+            id="GPUs by labels, and no device plugin",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1"}),
+            [*whole_node("a", "x"), on_gpu("x", "a"), gpu_node("n", [gpu(0), gpu(1)]), stopped("n", 2)],
+            "a has 0 of 1 nvidia.com/gpu free; would fit if pod default/x (priority 0) left",
+            [
+                "Have an operator see to n: its device plugin offers 0 of 2 by allocatable and capacity",
+                "It fits on a as soon as pod default/x (priority 0) ends; with a priority above 0 "
+                "kube-scheduler might evict for it",
+            ],
+            id="a device plugin that has stopped, beside a full node",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1"}),
+            [gpu_node("n", [gpu(0), gpu(1)]), node("n", {"nvidia.com/a100": "2"})],
+            "n has 0 of 1 nvidia.com/gpu free: it has 2 × A100-80GB by its report, and offers "
+            "nvidia.com/a100, which is not in resources.wholeGpu",
+            [
+                "Have an operator see to n: it has 2 × A100-80GB by its report, and offers nvidia.com/a100, "
+                "which is not in resources.wholeGpu"
+            ],
+            id="GPUs under another name",
         ),
         pytest.param(
             pod("p", {WHOLE: "1", ONE_G: "1"}),

@@ -125,6 +125,47 @@ def test_warnings(limits: Json, annotations: dict[str, str], warnings: list[str]
     assert explained(asking, gpu_node("n", [gpu(0)]), node("n"))["warnings"] == warnings
 
 
+ONLY_KUBE = "this extender does not count it, only kube-scheduler does"
+
+
+@pytest.mark.parametrize(
+    ("limits", "allocatable", "warnings"),
+    [
+        pytest.param(
+            {"nvidia.com/a100": "2"},
+            {"nvidia.com/a100": "4"},
+            [
+                f"resource nvidia.com/a100: {ONLY_KUBE}; 1 node has it: if these are GPUs, add it to "
+                "resources.wholeGpu of the configuration"
+            ],
+            id="renamed: nodes have it",
+        ),
+        pytest.param(
+            {"nvdia.com/gpu": "1"},
+            {WHOLE: "4"},
+            [
+                f"resource nvdia.com/gpu: {ONLY_KUBE}; no node has it in its allocatable; did you mean "
+                "nvidia.com/gpu?"
+            ],
+            id="misspelt: the nearest configured one",
+        ),
+        pytest.param(
+            {"nvidia.com/h200": "1"},
+            {WHOLE: "4", "nvidia.com/mig-1g.10gb": "7"},
+            [
+                f"resource nvidia.com/h200: {ONLY_KUBE}; no node has it in its allocatable; the nodes' GPUs "
+                "are nvidia.com/gpu or nvidia.com/mig-1g.10gb"
+            ],
+            id="unknown: those that nodes offer",
+        ),
+    ],
+)
+def test_resources_that_only_kube_scheduler_counts(
+    limits: Json, allocatable: Json, warnings: list[str]
+) -> None:
+    assert explained(pod("p", limits), node("n", allocatable))["warnings"] == warnings
+
+
 def test_an_unreadable_node_is_an_error_that_names_it() -> None:
     with pytest.raises(InventoryError, match=r"^Node n or a pod on it: cpu: "):
         explained(pod("p", {WHOLE: "1"}), node("n", {"cpu": "lots"}))

@@ -95,7 +95,9 @@ def cluster(
                 refuse_running(pods, state.objects)
             answer = comparison(pods, state, config, compared)
     mistakes = _by_text(
-        (text, pod_name(pod)) for pod in pods for text in misspellings(pod, config.resource_names())
+        (text, pod_name(pod))
+        for pod in pods
+        for text in misspellings(pod, config.resource_names(), state.infos.values())
     )
     # The manifests of a workload share notes, and each has those on the whole file.
     notes = chain.from_iterable(manifest.notes() for manifest in manifests)

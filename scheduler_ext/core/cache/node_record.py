@@ -17,7 +17,7 @@ from scheduler_ext.core.node.offered_instances import as_offered
 class NodeRecord:
     """The amounts that a Node hands out, and the facts that its labels state. `advertised` is the MiB of
     shares in capacity and in allocatable, `pool` the node pool, "" if unknown. `has_nvidia`: NVIDIA's device
-    plugin hands out GPUs or MIG instances."""
+    plugin hands out GPUs or MIG instances. `uncounted` as in NodeInfo."""
 
     uid: str | None = None
     allocatable: dict[str, int] = field(default_factory=dict)
@@ -37,6 +37,7 @@ class NodeRecord:
     one_replica: bool | None = None
     failed_change: str = ""
     is_fraction: bool = False
+    uncounted: dict[str, int] = field(default_factory=dict)
 
     def info(
         self,
@@ -82,4 +83,5 @@ class NodeRecord:
             one_replica=self.one_replica,
             failed_change=self.failed_change,
             is_fraction=self.is_fraction,
+            uncounted=self.uncounted,
         )

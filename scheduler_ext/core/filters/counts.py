@@ -14,7 +14,12 @@ from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.offered_instances import layout_problem
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
-from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX, MIG_PREFIX, shown_resource
+from scheduler_ext.core.request.resource_names import (
+    DEVICE_CLASS_PREFIX,
+    MIG_PREFIX,
+    shown_resource,
+    vendor_of,
+)
 
 _NAMED = 3
 _PROFILE_GB = re.compile(r"\.(\d+)gb")
@@ -68,6 +73,8 @@ class _Count(Filter):
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         text = f"{node.info.name} has {miss.have:,} of {miss.needed:,} {miss.unit} free"
+        if (withdrawn := not_offered(node, miss.unit)) is not None:
+            return f"{text}: {withdrawn}"
         if (problem := layout_problem(node.info)) is not None:
             text = f"{text}; {problem}"
         devices = node.info.dra.devices if node.info.dra is not None else ()
@@ -170,6 +177,32 @@ def _profile_gb(profile: str | None) -> int:
     """The memory in a profile's name; 0 if there is none."""
     named = _PROFILE_GB.search(profile or "")
     return int(named[1]) if named is not None else 0
+
+
+def not_offered(node: Node, resource: str) -> str | None:
+    """What a node says of its device plugin, if it has GPUs that it does not offer: none has registered, or
+    its GPUs are withdrawn, more than are known to be sick. None for a node that offers its GPUs."""
+    info = node.info
+    if info.allocatable is None or info.share_node or info.dra is not None:
+        return None
+    named = info.capacity or {}
+    left, had = info.allocatable.get(resource, 0), named.get(resource, 0)
+    healthy = [slot.healthy for slot in node.state.slots]
+    if not any(healthy):
+        return None
+    # The device plugin withdraws sick GPUs, too.
+    if left < had and (all(healthy) or not left):
+        return f"its device plugin offers {left:,} of {had:,} by allocatable and capacity"
+    vendors = {slot.model.vendor for slot in node.state.slots}
+    if any(named.values()) or vendor_of(resource) not in vendors:
+        return None
+    said = "by its report" if info.report is not None else "by its labels"
+    models = " and ".join(node.models)
+    what = f"{node.state.gpus:,} × {models}" if node.state.gpus else models
+    if info.uncounted:
+        names = " and ".join(info.uncounted)
+        return f"it has {what} {said}, and offers {names}, which is not in resources.wholeGpu"
+    return f"it has {what} {said}, but none in its allocatable: no device plugin has registered there"
 
 
 def offers(nodes: Iterable[Node]) -> Counter[str]:

@@ -137,7 +137,8 @@ class NodeInfo:
     allocatable, such as sick GPUs. `handed_out_by` is the way of its label, where there are two.
     `one_replica` is what the operator states about requests of several replicas of a shared GPU; None if
     nothing. `failed_change` is the label that says that a change of its GPUs failed. `is_fraction`: its GPU
-    is a fraction of one, by the cloud."""
+    is a fraction of one, by the cloud. `uncounted` is the part of allocatable that looks
+    like GPUs and has no configured name; no decision reads it."""
 
     name: str
     uid: str | None = None
@@ -165,6 +166,7 @@ class NodeInfo:
     one_replica: bool | None = None
     failed_change: str = ""
     is_fraction: bool = False
+    uncounted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def takes_unreported(self) -> bool:

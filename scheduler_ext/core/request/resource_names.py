@@ -1,6 +1,8 @@
 """Which extended resources mean GPUs, and of what kind."""
 
+import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from scheduler_ext.core.intree.resource_fit import DEVICE_CLASS_PREFIX as DEVICE_CLASS_PREFIX
 
@@ -20,13 +22,17 @@ DEFAULT_DEVICE_CLASSES = (
     "gpu.intel.com",
     "gaudi.intel.com",
 )
-DEFAULT_SHARE = "gpu.scheduler-ext.io/memory-mib"
+_OWN_DOMAIN = "gpu.scheduler-ext.io/"
+DEFAULT_SHARE = f"{_OWN_DOMAIN}memory-mib"
 _VENDOR_OF_DOMAIN = {
     "nvidia.com": "nvidia",
     "amd.com": "amd",
     "gpu.intel.com": "intel",
     "habana.ai": "habana",
 }
+
+# Devices of these vendors that are no GPUs: network devices, and Intel's counters.
+_NO_GPU = re.compile(r"nic|hostdev|rdma|roce|sriov|vf|imex|dpu|monitoring")
 
 
 def vendor_of(resource: str) -> str | None:
@@ -61,3 +67,17 @@ class ResourceNames:
                 and resource.removeprefix(DEVICE_CLASS_PREFIX) in self.device_classes
             )
         )
+
+    def looks_like_gpu(self, resource: str) -> bool:
+        """Whether a name that is not configured may mean GPUs: it is renamed (k8s-device-plugin, README,
+        `resources.gpus`), misspelt, or of another device plugin."""
+        domain, _, short = resource.lower().rpartition("/")
+        if self.is_gpu(resource) or f"{domain}/" in (DEVICE_CLASS_PREFIX, _OWN_DOMAIN):
+            return False
+        if domain in _VENDOR_OF_DOMAIN:
+            return _NO_GPU.search(short) is None
+        return "gpu" in short or self.meant_by(resource) is not None
+
+    def meant_by(self, resource: str) -> str | None:
+        """The configured resource of whole GPUs that a misspelt name is nearest to; None if none is near."""
+        return next(iter(get_close_matches(resource.lower(), self.whole, n=1, cutoff=0.85)), None)
