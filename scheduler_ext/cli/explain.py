@@ -107,6 +107,7 @@ def _print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
     else:
         for line in why_not(explanation):
             show(line)
+    print_notes(explanation.get("notes", ()))
     click.echo()
     print_nodes(explanation, wide=wide)
 
@@ -173,6 +174,7 @@ def _print_capacity(answer: dict[str, Any], *, wide: bool) -> None:
     click.echo(f"Additional pods that fit: {total}")
     if answer["gpus"]:
         click.echo(f"GPUs that they use: {answer['gpus']}")
+    print_notes(answer["notes"])
     following = answer["next"]
     if following["reason"] is not None:
         where = f" on {following['node']}" if following["node"] else ""

@@ -32,6 +32,8 @@ from scheduler_ext.core.errors import (
     SchedulerExtError,
     SnapshotFileError,
 )
+from scheduler_ext.explain.ineffective import unserved
+from scheduler_ext.explain.quotas import quota_notes
 from scheduler_ext.sources.clusterstate import ClusterState, file_state, state_of, written_at
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration, load_config
@@ -122,11 +124,12 @@ class Source:
         with_objects: bool = False,
         with_waiting: bool = False,
         with_controllers: bool = False,
+        with_quotas: bool = False,
         claims: Iterable[Claim] = (),
     ) -> ClusterState:
-        """The cluster, on request with its objects, also `with_waiting` pods and budgets, or with the
-        controllers of pods with GPUs, and with more
-        `claims` that pods ask through. Raises InventoryError, ClusterError."""
+        """The cluster, on request with its objects, also `with_waiting` pods and budgets, with the
+        controllers of pods with GPUs, or with quotas, and with more `claims` that pods ask through. Raises
+        InventoryError, ClusterError."""
         if self.inventory is not None:
             resources = config.resource_names()
             if str(self.inventory) != STDIN:
@@ -146,6 +149,7 @@ class Source:
                     with_objects=with_objects,
                     with_waiting=with_waiting,
                     with_controllers=with_controllers,
+                    with_quotas=with_quotas,
                     claims=claims,
                 )
             except ClusterError as error:
@@ -202,13 +206,19 @@ class OnePod:
         """The answer to a question, with the notes on the pod. Raises SchedulerExtError naming the file."""
         namespace, only = self.source.namespace(self.namespace), self.namespace is not None
         given = read_pod(self.filename, namespace, only=only, name=self.pod_name)
-        state = self.source.state(self.config, with_objects=True, claims=given.claims)
+        state = self.source.state(self.config, with_objects=True, with_quotas=True, claims=given.claims)
         try:
             with naming(state.source, InventoryError):
                 answer = question(given.pod, state, self.config)
         except PodError as error:
             raise PodError(f"{self.filename}: {error}") from None
+        # Of a capacity, the copies that the nodes would take.
+        copies = max(given.copies or 1, answer.get("total") or 0)
         answer["warnings"][:0] = given.notes()
+        answer["notes"] = [
+            *unserved(given.pod, self.config),
+            *quota_notes([(given.pod, copies)], state, given.quotas),
+        ]
         return answer
 
 

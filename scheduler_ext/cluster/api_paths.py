@@ -5,6 +5,7 @@ from urllib.parse import quote
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 NAMESPACES = "/api/v1/namespaces"
+QUOTAS = "/api/v1/resourcequotas"
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 

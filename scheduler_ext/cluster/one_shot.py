@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 from urllib.parse import quote
 
-from scheduler_ext.cluster.api_paths import BUDGETS, GPU_NODES, NODES, PODS
+from scheduler_ext.cluster.api_paths import BUDGETS, GPU_NODES, NODES, PODS, QUOTAS
 from scheduler_ext.cluster.client.transport import RefusedError, ServerClock, Transport
 from scheduler_ext.cluster.dra.device_handlers import KINDS
 from scheduler_ext.cluster.dra.discovery import discovered
@@ -33,6 +33,7 @@ from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod.pod_identity import is_finished, pod_name, pod_uid
 from scheduler_ext.wire.pod.pod_request import asks_gpu
 from scheduler_ext.wire.pod_facts import pod_facts
+from scheduler_ext.wire.quota import QuotaObject, read_quota
 from scheduler_ext.wire.readings import read_readings
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.watching import Decoder
@@ -48,13 +49,14 @@ def cluster_state(
     with_objects: bool = False,
     with_waiting: bool = False,
     with_controllers: bool = False,
+    with_quotas: bool = False,
     claims: Iterable[Claim] = (),
 ) -> ClusterState:
     """Every node of a cluster as of now; `with_objects` adds the Nodes and the pods that hold resources,
     which take most of the memory, `with_waiting` also the pods that wait and the PodDisruptionBudgets,
     `with_controllers` the pods with GPUs, finished ones too, and the owners of their ReplicaSets and Jobs,
-    and `claims` more claims that pods ask through. Raises ClusterError; InventoryError naming an object and
-    its field."""
+    `with_quotas` the ResourceQuotas, and `claims` more claims that pods ask through. Raises ClusterError;
+    InventoryError naming an object and its field."""
     resources = config.resource_names()
     cache = scheduler_cache(config)
     objects = Objects()
@@ -77,6 +79,10 @@ def cluster_state(
     problems: dict[str, str] = {}
     if with_controllers:
         _read_controllers(transport, objects, problems)
+    if with_quotas:
+        with _allowed("resourcequotas", problems), _named(source):
+            for item, _ in _list(transport, QUOTAS, Decoder(QuotaObject), problems):
+                objects.quotas.append(read_quota(item))
     rooms, said = _read_reports(transport, cache, now, problems)
     _read_devices(transport, cache.devices, problems)
     for claim in claims:

@@ -22,6 +22,7 @@ from scheduler_ext.explain.diagnosis import Case, diagnosis
 from scheduler_ext.explain.ineffective import warnings
 from scheduler_ext.explain.intree_nodes import InTreeNodes
 from scheduler_ext.explain.nearest import Refused, miss_of, nearest_first
+from scheduler_ext.explain.numa import numa_notes
 from scheduler_ext.extender.new_nodes import Cure, NewNodes
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
@@ -118,6 +119,8 @@ def explanation(
             refused = nearest_first(refused, least, decision, needs, _ours(needs, config))
         refused = refused[:least]
     namespace, _, name = pod_name(pod).partition("/")
+    nodes = (decision.snapshot.nodes[each.node] for each in fitting)
+    numa = numa_notes(request, nodes) if isinstance(request, GpuRequest) else []
     return {
         "apiVersion": API_VERSION,
         "kind": "Explanation",
@@ -138,7 +141,7 @@ def explanation(
         ],
         **left_out,
         "notModelled": not_modelled(pod, claims),
-        "warnings": warned,
+        "warnings": [*warned, *numa],
     }
 
 

@@ -18,7 +18,7 @@ from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, needs_of, wish
-from scheduler_ext.explain.ineffective import pod_warnings
+from scheduler_ext.explain.ineffective import pod_warnings, unserved
 from scheduler_ext.explain.kube_verdicts import kube_verdicts
 from scheduler_ext.explain.nearest import OWN_GANG
 from scheduler_ext.explain.recorded import recorded_values
@@ -139,7 +139,8 @@ class Explainer:
     ) -> dict[str, Any]:
         """The Explanation of a pod that need not exist, with notes about it among the warnings, and with at
         most so many nodes. Raises RequestError (400) naming the problem."""
-        return self._explained(_Found(pod, self._wish(pod), warnings=notes), most)
+        told = self._explained(_Found(pod, self._wish(pod), warnings=notes), most)
+        return told | {"notes": unserved(pod, self.config)}
 
     @_bad_request()
     def of_waiting(self, waiting: PendingPod) -> dict[str, Any]:

@@ -12,13 +12,15 @@ from scheduler_ext.core.request.resource_names import ResourceNames, shown_resou
 from scheduler_ext.explain.sentences import expected_name, listed, nodes_in_words
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import unreadable_max_duration
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.pod.pod_claims import claim_names
 from scheduler_ext.wire.pod.pod_identity import pod_priority
-from scheduler_ext.wire.pod.pod_request import resource_names
+from scheduler_ext.wire.pod.pod_request import asks_gpu, resource_names
 
 _NAMED = 6
+_DEFAULT_SCHEDULER = "default-scheduler"
 
 
 def warnings(
@@ -84,7 +86,8 @@ def pod_warnings(
     found = misspellings(pod, resources, nodes)
     if (problem := unreadable_max_duration(pod)) is not None:
         found.append(f"{problem}; it counts as not set")
-    looks_so = any(map(resources.looks_like_gpu, resource_names(pod.spec or kube.PodSpec())))
+    names = resource_names(pod.spec or kube.PodSpec())
+    looks_so = bool(_pod_level(pod, resources)) or any(map(resources.looks_like_gpu, names))
     if isinstance(request, GpuRequest) and not request.asks_gpu and not looks_so:
         annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
         asked = [key for key in annotations if key.startswith(wishes.ANNOTATION_PREFIX)]
@@ -96,6 +99,37 @@ def pod_warnings(
         else:
             found.append(f"{text} and its annotations do nothing" if asked else text)
     return found
+
+
+def unserved(pod: kube.Pod, config: Configuration) -> list[str]:
+    """A note on a pod to be created whose scheduler does not ask the extender. Without a name the API server
+    sets that of kube-scheduler's default profile (k8s.io/api/core/v1, DefaultSchedulerName)."""
+    spec = pod.spec or kube.PodSpec()
+    name, ours = spec.scheduler_name or _DEFAULT_SCHEDULER, config.scheduler_names
+    if name in ours or not (asks_gpu(spec, config.resource_names()) or spec.resource_claims):
+        return []
+    said = (
+        f"its schedulerName is {name}"
+        if spec.scheduler_name
+        else f"it has no schedulerName, so {name} places it"
+    )
+    return [
+        f"{said}, which does not ask this extender: the answer holds for schedulerName: {' or '.join(ours)}"
+    ]
+
+
+def _pod_level(pod: kube.Pod, resources: ResourceNames) -> list[str]:
+    """GPUs in spec.resources, where only cpu, memory and huge pages may be (KEP-2837; component-helpers,
+    resource/helpers.go, supportedPodLevelResources)."""
+    asked = (pod.spec.resources if pod.spec is not None else None) or kube.ResourceRequirements()
+    names = dict.fromkeys((*(asked.limits or ()), *(asked.requests or ())))
+    return [
+        f"spec.resources asks {name} for the whole pod: Kubernetes allows only cpu, memory and huge pages "
+        "there, refuses the pod or ignores it, and no container gets a GPU by it; ask it in a container's "
+        "resources.limits"
+        for name in names
+        if resources.is_gpu(name) or resources.looks_like_gpu(name)
+    ]
 
 
 def misspellings(pod: kube.Pod, resources: ResourceNames, nodes: Iterable[NodeInfo]) -> list[str]:
@@ -113,6 +147,7 @@ def misspellings(pod: kube.Pod, resources: ResourceNames, nodes: Iterable[NodeIn
     found += [f"{what} has no effect in this extender; {hint}" for what, hint in hints if hint]
     uncounted = [each for each in others if resources.looks_like_gpu(each)]
     known = [info for info in nodes if info.allocatable is not None] if uncounted else []
+    found += _pod_level(pod, resources)
     return found + [
         _uncounted(name, resources, known) for name in uncounted if not wishes.resource_hint(name, share)
     ]

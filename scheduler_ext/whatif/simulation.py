@@ -19,7 +19,7 @@ from scheduler_ext.whatif.placed_together import GangsOfCluster, Missed, wishes_
 from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.gangs import gang_wish, is_gated
+from scheduler_ext.wire.gangs import GANG_GATE, gang_wish
 from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup, claim_names
 from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_name, pod_priority, pod_uid
@@ -28,8 +28,6 @@ from scheduler_ext.wire.pod.pod_request import pod_request
 
 Json = dict[str, Any]
 
-# Of `not_modelled`.
-_GATES = "scheduling gates"
 _ENDED = "a pod that has ended or is being deleted (it is placed as a new one)"
 
 
@@ -194,8 +192,4 @@ class _Run:
 
 def _not_modelled(pod: kube.Pod, claims: ClaimLookup | None) -> list[str]:
     """As for explain, except for the gate of gangs."""
-    features = not_modelled(pod, claims)
-    gates = (pod.spec.scheduling_gates if pod.spec is not None else None) or ()
-    if is_gated(pod) and len(gates) == 1:
-        features.remove(_GATES)
-    return features
+    return [each for each in not_modelled(pod, claims) if each != GANG_GATE]

@@ -176,6 +176,26 @@ def gates(pod: kube.Pod) -> tuple[str, ...]:
     return tuple(_gate(bytes(each)) for each in raw)
 
 
+def gates_in_words(pod: kube.Pod) -> list[str]:
+    """Each scheduling gate of a pod with its owner; kube-scheduler tries no pod that has one."""
+    return [_gate_in_words(name) for name in gates(pod)]
+
+
+def _gate_in_words(name: str) -> str:
+    domain, slash, _ = name.partition("/")
+    if name == GATE:
+        does = "this extender removes it when all pods of the gang have places"
+    elif domain == "kueue.x-k8s.io":
+        does = "Kueue removes it when it admits the workload"
+    else:
+        does = f"the controller of {domain} removes it" if slash else "whoever set it has to remove it"
+    return f"scheduling gate {name}: {does}"
+
+
+GANG_GATE = _gate_in_words(GATE)
+"""The words for the gate of gangs, which a simulation of gangs follows."""
+
+
 def _gate(text: bytes) -> str:
     name = msgspec.json.decode(text)
     return str(name.get("name") or "") if isinstance(name, dict) else ""

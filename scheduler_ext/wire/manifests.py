@@ -23,6 +23,7 @@ from scheduler_ext.wire.gang_groups import MadeGangs, made_gangs
 from scheduler_ext.wire.gang_pod import names_gang
 from scheduler_ext.wire.gangs import GANG, SIZE
 from scheduler_ext.wire.pod.pod_identity import pod_name
+from scheduler_ext.wire.quota import Quota
 from scheduler_ext.wire.workloads import Lookup, Role, is_read, roles_of
 
 # A simulation takes some milliseconds for each pod.
@@ -47,8 +48,8 @@ _ENDS_OF_NAMES: Final = ("GroupSpec", "Template", "template", "Spec")
 class Manifest:
     """A pod to ask about: from a text, or from a template of `workload` ("Deployment team/web"). `copies`
     is how many the workload runs; None for one on each node. `gangs` is how its pods start together, and
-    `remarks` what else a reader needs to know of the workload. `claims` are those of the same text, and
-    `unread` is about its objects whose pods are not known."""
+    `remarks` what else a reader needs to know of the workload. `claims` and `quotas` are those of the same
+    text, and `unread` is about its objects whose pods are not known."""
 
     pod: kube.Pod
     workload: str | None = None
@@ -57,6 +58,7 @@ class Manifest:
     remarks: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     unread: tuple[str, ...] = ()
+    quotas: tuple[Quota, ...] = ()
 
     @property
     def name(self) -> str:

@@ -36,6 +36,7 @@ from scheduler_ext.wire.pod.cached_pod import bound_pod, pending_pod, unreadable
 from scheduler_ext.wire.pod.pod_claims import claim_names
 from scheduler_ext.wire.pod.pod_identity import is_finished
 from scheduler_ext.wire.pod.pod_request import asks_gpu
+from scheduler_ext.wire.quota import Quota, QuotaObject, read_quota
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.workloads import Lookup, UnreadError
 from scheduler_ext.wire.yaml_values import FILE, Limits
@@ -47,12 +48,13 @@ T = TypeVar("T")
 class Objects:
     """The objects of a file by kind and name, decoded; `skipped` counts kinds that are ignored here.
     `budgets` are its PodDisruptionBudgets, which decide about evictions in a simulation, and `controllers`
-    the owners of its ReplicaSets and Jobs."""
+    the owners of its ReplicaSets and Jobs. `quotas` only concern pods that are to be created."""
 
     gpu_nodes: dict[str, gpunode.GpuNode] = field(default_factory=dict)
     nodes: dict[str, kube.Node] = field(default_factory=dict)
     pods: list[kube.Pod] = field(default_factory=list)
     budgets: list[Budget] = field(default_factory=list)
+    quotas: list[Quota] = field(default_factory=list)
     classes: dict[str, DeviceClass] = field(default_factory=dict)
     slices: dict[str, ResourceSlice] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
@@ -146,6 +148,8 @@ def read_objects(text: bytes) -> Objects:
                         f"{gpunode.API_VERSION}"
                     )
                 objects.gpu_nodes[each.name] = each.read(gpunode.GpuNode, objects.gpu_nodes)
+            case "ResourceQuota" if each.header.api_version in ("v1", None):
+                objects.quotas.append(_quota_of(each))
             case "PodDisruptionBudget":
                 objects.budgets.append(budget(each.read(PodDisruptionBudget)))
             case _ if _is_dra(each):
@@ -204,6 +208,13 @@ def _claim_of(each: _Object) -> Claim:
     return claim if claim.uid else replace(claim, uid=claim.key)
 
 
+def _quota_of(each: _Object) -> Quota:
+    try:
+        return read_quota(each.read(QuotaObject))
+    except QuantityError as error:
+        raise InventoryError(f"{_named(each.kind, each.header.metadata)}: {error}") from None
+
+
 def device_index(
     objects: Objects, resources: ResourceNames, more: Iterable[Claim] = ()
 ) -> DeviceIndex | None:
@@ -228,6 +239,28 @@ def device_index(
 def read_pods(text: bytes) -> list[kube.Pod]:
     """The pods of a file, in order, one for each pod template of a workload. Raises InventoryError."""
     return [manifest.pod for manifest in read_manifests(text)]
+
+
+# Kinds that people ask about, and the page that deals with them.
+_PAGES: Final = {
+    "ResourceQuota": "docs/reference/cli.md#explain",
+    "LimitRange": "docs/tasks/shares.md",
+    "ClusterQueue": "docs/tasks/kueue.md",
+    "LocalQueue": "docs/tasks/kueue.md",
+    "ResourceFlavor": "docs/tasks/kueue.md",
+    "HorizontalPodAutoscaler": "docs/tasks/scale-on-gpu-metrics.md",
+    "ScaledObject": "docs/tasks/scale-on-gpu-metrics.md",
+    "VerticalPodAutoscaler": "docs/tasks/right-sizing.md",
+    "NodePool": "docs/tasks/autoscalers.md",
+    "NodeOverlay": "docs/tasks/autoscalers.md",
+    "ClusterPolicy": "docs/tasks/agent.md",
+    "NVIDIADriver": "docs/tasks/agent.md",
+    "DeviceClass": "docs/tasks/dra.md",
+    "ResourceSlice": "docs/tasks/dra.md",
+    "PodGroup": "docs/tasks/gangs.md",
+    "Workload": "docs/tasks/gangs.md",
+    "PodDisruptionBudget": "docs/tasks/defragment.md",
+}
 
 
 def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
@@ -262,9 +295,12 @@ def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
     claims = tuple(_claim_of(each) for each in every if each.is_claim)
     manifests = [manifest for i, found in made.items() if i not in used for manifest in found]
     if not manifests:
-        raise _no_pods(list(unread.values()), [every[i].full_name for i in made])
+        raise _no_pods(list(unread.values()), [every[i] for i in made])
     left_out = tuple(str(error) for i, error in unread.items() if i not in used and error.has_pods)
-    return [replace(manifest, claims=claims, unread=left_out) for manifest in distinct(manifests)]
+    quotas = tuple(_quota_of(each) for each in every if each.kind == "ResourceQuota")
+    return [
+        replace(manifest, claims=claims, quotas=quotas, unread=left_out) for manifest in distinct(manifests)
+    ]
 
 
 def _of_templates(each: _Object, lookup: Lookup) -> list[Manifest]:
@@ -275,7 +311,7 @@ def _of_templates(each: _Object, lookup: Lookup) -> list[Manifest]:
         found = template_manifests(each.kind, metadata, each.document, each.where, lookup)
     except UnreadError as error:
         raise UnreadError(f"{each.full_name}: {error}", has_pods=error.has_pods) from None
-    if not found and each.mentions_gpus:
+    if not found and each.kind not in _PAGES and each.mentions_gpus:
         raise UnreadError(
             f"{each.full_name} has no pod template with containers: if it makes pods, give these, or the "
             "workload that it makes"
@@ -283,11 +319,15 @@ def _of_templates(each: _Object, lookup: Lookup) -> list[Manifest]:
     return found
 
 
-def _no_pods(unread: Sequence[UnreadError], names: Sequence[str]) -> InventoryError:
+def _no_pods(unread: Sequence[UnreadError], others: Sequence[_Object]) -> InventoryError:
     if unread:
         return InventoryError(str(unread[0]))
-    there = f"; {names[0]} has no pod template with containers" if names else ""
-    return InventoryError(f"no Pod in it{there}; give a file with a Pod, or a workload such as a Deployment")
+    there = f"; {others[0].full_name} has no pod template with containers" if others else ""
+    kinds = (each.kind for each in others if each.kind in _PAGES)
+    about = next((f"; {_PAGES[kind]} is about a {kind}" for kind in kinds), "")
+    return InventoryError(
+        f"no Pod in it{there}; give a file with a Pod, or a workload such as a Deployment{about}"
+    )
 
 
 def assemble(

@@ -120,6 +120,7 @@ def _device(path: str, entry: gpunode.DeviceStatus, *, cordoned: bool) -> Device
             for i, holder in enumerate(entry.holders or ())
         ),
         pci_bus_id=entry.pci_bus_id.lower() if entry.pci_bus_id else None,
+        numa_node=entry.numa_node,
     )
 
 

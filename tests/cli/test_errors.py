@@ -121,7 +121,8 @@ def test_a_pod_that_would_not_fit_or_cannot_be_read_is_exit_3(
     cluster: Path, written: Written, command: str, asked: str
 ) -> None:
     flag = "--cluster" if "simulate" in command else "--inventory"
-    result = run(*command.split(), written("pod.yaml", pod("p", {WHOLE: asked})), flag, cluster)
+    asking = written("pod.yaml", pod("p", {WHOLE: asked}, schedulerName="gpu-scheduler"))
+    result = run(*command.split(), asking, flag, cluster)
     assert (result.exit_code, result.stderr) == (3, "")
 
 

@@ -11,15 +11,20 @@ import yaml
 from tests.cli.commands import WHOLE, Written, error_of, run
 from tests.kube_objects import Json, pod
 
+OURS = "gpu-scheduler"
+
 
 def deployment(name: str = "web", replicas: int | None = 3, limits: Json | None = None) -> Json:
-    template = {"metadata": {"labels": {"app": name}}, "spec": pod("p", limits or {WHOLE: "1"})["spec"]}
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": pod("p", limits or {WHOLE: "1"}, schedulerName=OURS)["spec"],
+    }
     spec = {"template": template} | ({} if replicas is None else {"replicas": replicas})
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
 
 
 def pytorch_job() -> Json:
-    template = {"spec": pod("p", {WHOLE: "1"})["spec"]}
+    template = {"spec": pod("p", {WHOLE: "1"}, schedulerName=OURS)["spec"]}
     roles = {"Master": {"template": template}, "Worker": {"replicas": 2, "template": template}}
     return {"kind": "PyTorchJob", "metadata": {"name": "train"}, "spec": {"pytorchReplicaSpecs": roles}}
 

@@ -32,7 +32,8 @@ def test_victims_and_notes_are_in_the_table(written: Written) -> None:
     output = run("simulate", "cluster", "--cluster", path, "--pods", pods).stdout
     assert "1 of 1 pods fit; 1 are evicted for them" in output
     assert (
-        "Note: not modelled here, kube-scheduler may decide otherwise: scheduling gates (default/p)" in output
+        "Note: not modelled here, kube-scheduler may decide otherwise: scheduling gate g: whoever set "
+        "it has to remove it (default/p)" in output
     )
     assert output.splitlines()[-1].endswith("default/x")
 
@@ -110,7 +111,7 @@ def test_a_policy_of_a_file_and_its_mistakes(half_full: Path, written: Written, 
 def test_gangs_have_a_column_and_their_nearest_miss(cluster: Path, written: Written) -> None:
     def member(gang: str, number: int, size: int) -> Json:
         names = {"gpu.scheduler-ext.io/gang": gang, "gpu.scheduler-ext.io/gang-size": str(size)}
-        return pod(f"{gang}-{number}", {WHOLE: "1"}, annotations=names)
+        return pod(f"{gang}-{number}", {WHOLE: "1"}, annotations=names, schedulerName="gpu-scheduler")
 
     large = [member("large", number, 40) for number in range(40)]
     pods = written("pods.yaml", lot(member("pair", 0, 2), *large, member("pair", 1, 2)))

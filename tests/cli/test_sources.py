@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+import yaml
 
 from scheduler_ext.cli import answers
 from scheduler_ext.cluster.client import transport as transport_module
@@ -41,7 +42,7 @@ def kubeconfig(server: ApiServer, tmp_path: Path) -> Path:
     ["inventory", "explain -f POD", "capacity -f POD", "recommend", "simulate cluster --pods POD"],
 )
 def test_all_sources_answer_alike(cluster: Path, kubeconfig: Path, written: Written, command: str) -> None:
-    asking = str(written("pod.yaml", pod("p", {WHOLE: "1"})))
+    asking = str(written("pod.yaml", pod("p", {WHOLE: "1"}, schedulerName="gpu-scheduler")))
     words = [asking if word == "POD" else word for word in command.split()]
     flag = "--cluster" if "simulate" in command else "--inventory"
     form = ("-o", "name") if command == "recommend" else ("-o", "table")
@@ -72,6 +73,22 @@ def test_pods_without_gpus_count_for_filters_of_kube_scheduler(
     asking = written("pod.yaml", pod("p", {WHOLE: "1", "cpu": "5"}))
     told = json.loads(run("explain", "-f", asking, "--kubeconfig", kubeconfig, "-o", "json").stdout)
     assert {each["node"]: each["reason"] for each in told["nodes"]}["unseen-1"] == "Insufficient cpu"
+
+
+def test_a_quota_of_the_cluster_and_one_beside_the_pod_are_notes(
+    server: ApiServer, kubeconfig: Path, written: Written
+) -> None:
+    def quota(name: str, hard: str) -> Json:
+        spec, status = {"hard": {f"requests.{WHOLE}": hard}}, {"used": {f"requests.{WHOLE}": "1"}}
+        metadata = {"name": name, "namespace": "default"}
+        return {"kind": "ResourceQuota", "metadata": metadata, "spec": spec, "status": status}
+
+    server.store.put("/api/v1/resourcequotas", quota("there", "1"))
+    pods = yaml.safe_dump_all([quota("beside", "0"), pod("p", {WHOLE: "1"}, schedulerName="gpu-scheduler")])
+    for words in (("explain", "-f"), ("simulate", "cluster", "--pods")):
+        told = run(*words, written("pods.yaml", pods), "--kubeconfig", kubeconfig).output
+        assert "ResourceQuota default/there: 1 of 1 requests.nvidia.com/gpu are used" in told
+        assert "ResourceQuota default/beside: 1 of 0 requests.nvidia.com/gpu are used" in told
 
 
 @pytest.mark.parametrize(("setting", "best"), [("allow", ["plain"]), ("refuse", [])])

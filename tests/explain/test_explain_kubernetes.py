@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
+import msgspec
 import pytest
 
 from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.explain.ineffective import unserved
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
 from tests.explain.explaining import explained, only
 from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, node, pod
 
@@ -87,7 +93,10 @@ def test_the_best_are_the_best_of_those_that_kube_scheduler_lets_pass() -> None:
 def test_an_unmodelled_feature_is_named_when_the_pod_uses_it() -> None:
     spec: Json = {"schedulingGates": [{"name": "wait"}], "resourceClaims": [{"name": "c"}]}
     explanation = explained(pod("p", {WHOLE: "1"}, **spec), gpu_node("n", [gpu(0)]))
-    assert explanation["notModelled"] == ["resource claims (DRA)", "scheduling gates"]
+    assert explanation["notModelled"] == [
+        "resource claims (DRA)",
+        "scheduling gate wait: whoever set it has to remove it",
+    ]
     assert explanation["fits"]
 
 
@@ -164,6 +173,42 @@ def test_resources_that_only_kube_scheduler_counts(
     limits: Json, allocatable: Json, warnings: list[str]
 ) -> None:
     assert explained(pod("p", limits), node("n", allocatable))["warnings"] == warnings
+
+
+def test_gpus_of_the_whole_pod_are_of_no_container() -> None:
+    asking = pod("p", {}, resources={"limits": {WHOLE: "1", "cpu": "2"}})
+    (warning,) = explained(asking, node("n", {WHOLE: "4"}))["warnings"]
+    assert warning.startswith(f"spec.resources asks {WHOLE} for the whole pod: Kubernetes allows only cpu")
+
+
+@pytest.mark.parametrize(
+    ("spec", "notes"),
+    [
+        pytest.param({"schedulerName": "gpu-scheduler"}, [], id="a scheduler of the extender"),
+        pytest.param(
+            {"schedulerName": "volcano"},
+            [
+                "its schedulerName is volcano, which does not ask this extender: the answer holds for "
+                "schedulerName: gpu-scheduler"
+            ],
+            id="another one",
+        ),
+        pytest.param(
+            {},
+            [
+                "it has no schedulerName, so default-scheduler places it, which does not ask this extender: "
+                "the answer holds for schedulerName: gpu-scheduler"
+            ],
+            id="none",
+        ),
+    ],
+)
+def test_a_pod_of_another_scheduler(spec: Json, notes: list[str]) -> None:
+    def asked(limits: Json) -> kube.Pod:
+        return msgspec.json.decode(json.dumps(pod("p", limits, **spec)).encode(), type=kube.Pod)
+
+    assert unserved(asked({WHOLE: "1"}), Configuration()) == notes
+    assert unserved(asked({"cpu": "1"}), Configuration()) == []
 
 
 def test_an_unreadable_node_is_an_error_that_names_it() -> None:

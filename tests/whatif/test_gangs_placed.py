@@ -147,7 +147,10 @@ def test_the_gate_of_gangs_is_modelled_and_other_gates_are_not() -> None:
     items = foreseen(
         [member("a", schedulingGates=[gate]), member("b", schedulingGates=[gate, other])], *host("n1", 2)
     )
-    assert [item["notModelled"] for item in items] == [[], ["scheduling gates"]]
+    assert [item["notModelled"] for item in items] == [
+        [],
+        ["scheduling gate example.com/quota: the controller of example.com removes it"],
+    ]
 
 
 def test_an_invalid_member_keeps_the_whole_gang_back() -> None:

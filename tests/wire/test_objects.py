@@ -198,6 +198,11 @@ def test_pods_by_node_are_those_that_still_hold_something() -> None:
             "no Pod in it; Deployment web has no pod template with containers; give",
             id="a Deployment without a template",
         ),
+        pytest.param(
+            [{"kind": "HorizontalPodAutoscaler"}],
+            "docs/tasks/scale-on-gpu-metrics.md is about a HorizontalPodAutoscaler",
+            id="a kind that a page deals with",
+        ),
     ],
 )
 def test_a_pod_file_has_pods_only(items: list[Any], problem: str) -> None:

@@ -92,7 +92,16 @@ def test_soft_preferences(spec: Json, soft: bool) -> None:
         pytest.param({"priorityClassName": "high", "priority": 5}, [], id="a class with its number"),
         pytest.param({"priorityClassName": "system-node-critical"}, [], id="a class every cluster has"),
         pytest.param({"resourceClaims": [{"name": "gpu"}]}, ["resource claims"], id="DRA"),
-        pytest.param({"schedulingGates": [{"name": "wait"}]}, ["scheduling gates"], id="a gate"),
+        pytest.param(
+            {"schedulingGates": [{"name": "wait"}, {"name": "kueue.x-k8s.io/topology"}]},
+            ["scheduling gate wait: whoever", "scheduling gate kueue.x-k8s.io/topology: Kueue removes it"],
+            id="each gate with its owner",
+        ),
+        pytest.param(
+            {"schedulingGates": [{"name": "gpu.scheduler-ext.io/gang"}]},
+            ["scheduling gate gpu.scheduler-ext.io/gang: this extender removes it"],
+            id="the gate of gangs",
+        ),
     ],
 )
 def test_unmodelled_fields_are_named(spec: Json, features: list[str]) -> None:

@@ -20,7 +20,8 @@ from scheduler_ext.cli.simulate.options import placement_policy_option, policies
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.core.errors import InventoryError, SimulationError
 from scheduler_ext.explain.in_words import devices, not_modelled, shortfall
-from scheduler_ext.explain.ineffective import misspellings
+from scheduler_ext.explain.ineffective import misspellings, unserved
+from scheduler_ext.explain.quotas import quota_notes
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.whatif.simulation import by_priority, refuse_running
 from scheduler_ext.whatif.simulation import simulate as simulate_pods
@@ -84,7 +85,8 @@ def cluster(
         pods = every_pod(manifests)
     # Each manifest has the claims of the whole file.
     claims = manifests[0].claims if manifests else ()
-    state = source.state(config, with_objects=True, claims=claims)
+    quotas = manifests[0].quotas if manifests else ()
+    state = source.state(config, with_objects=True, with_quotas=True, claims=claims)
     pods = by_priority(pods) if order == "priority" else pods
     with naming(state.source, InventoryError):
         if compared is None:
@@ -97,11 +99,15 @@ def cluster(
     mistakes = _by_text(
         (text, pod_name(pod))
         for pod in pods
-        for text in misspellings(pod, config.resource_names(), state.infos.values())
+        for text in (
+            *unserved(pod, config),
+            *misspellings(pod, config.resource_names(), state.infos.values()),
+        )
     )
     # The manifests of a workload share notes, and each has those on the whole file.
     notes = chain.from_iterable(manifest.notes() for manifest in manifests)
-    for note in (*dict.fromkeys(notes), *mistakes):
+    exceeded = quota_notes([(pod, 1) for pod in pods], state, quotas)
+    for note in (*dict.fromkeys(notes), *exceeded, *mistakes):
         show(f"Note: {note}", err=True)
     items = answer["items"]
     text = io.StringIO()

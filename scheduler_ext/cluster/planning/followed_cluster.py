@@ -24,6 +24,7 @@ from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.gangs import gates_in_words
 from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_amounts import other_requests, quantities
 from scheduler_ext.wire.pod.pod_identity import is_finished
@@ -31,8 +32,6 @@ from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
 from scheduler_ext.wire.redacted import spec_key
 
 _REMEMBERED = 512
-# Known from the pod's state, and no obstacle to the plan for others.
-_GATES = "scheduling gates"
 
 
 class _Running(NamedTuple):
@@ -158,7 +157,9 @@ class FollowedCluster:
         return asked
 
     def _read(self, pod: kube.Pod) -> _Asked:
-        features = tuple(each for each in not_modelled(pod) if each != _GATES)
+        # Gates are known from the pod's state, and no obstacle to the plan for others.
+        gates = gates_in_words(pod)
+        features = tuple(each for each in not_modelled(pod) if each not in gates)
         try:
             needs = pod_needs(pod)
         except QuantityError as error:

@@ -87,6 +87,7 @@ class Device:
     mig: Mig = Mig()
     holders: tuple[Holder, ...] = ()
     pci_bus_id: str | None = None
+    numa_node: int | None = None
 
     def instance_memory_mib(self, instance: MigInstance) -> int:
         """As reported or tabled, otherwise its part of the grid; 0 when neither is known."""

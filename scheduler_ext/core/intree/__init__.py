@@ -9,6 +9,7 @@ from scheduler_ext.core.intree.affinity import Toleration as Toleration
 from scheduler_ext.core.intree.affinity import preference_of as preference_of
 from scheduler_ext.core.intree.new_node import facts_as_new as facts_as_new
 from scheduler_ext.core.intree.new_node import is_passing as is_passing
+from scheduler_ext.core.intree.resource_fit import amount_text as amount_text
 from scheduler_ext.core.intree.resource_fit import effective_requests as effective_requests
 from scheduler_ext.core.intree.verdict import NO_NODES as NO_NODES
 from scheduler_ext.core.intree.verdict import OTHER_NODES as OTHER_NODES

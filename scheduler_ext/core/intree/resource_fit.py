@@ -94,12 +94,12 @@ class Shortage:
     @property
     def needed_text(self) -> str:
         """Return the needed amount as a Kubernetes quantity, rounded up to what people read."""
-        return _quantity(self.resource, self.needed, math.ceil)
+        return amount_text(self.resource, self.needed, math.ceil)
 
     @property
     def free_text(self) -> str:
         """Return the free amount as a Kubernetes quantity, rounded down; an overcommitted node has 0."""
-        return _quantity(self.resource, max(self.free, _ZERO), math.floor)
+        return amount_text(self.resource, max(self.free, _ZERO), math.floor)
 
 
 def shortages(
@@ -131,7 +131,7 @@ def shortages(
             yield Shortage(resource, needed, free, limit)
 
 
-def _quantity(resource: str, amount: Fraction, rounded: Callable[[Fraction], int]) -> str:
+def amount_text(resource: str, amount: Fraction, rounded: Callable[[Fraction], int]) -> str:
     """Write an amount so that a needed one, rounded up, never reads like a smaller free one, rounded down."""
     if resource in _BYTE_RESOURCES or resource.startswith(_HUGEPAGES):
         for unit, size in _BINARY_UNITS:

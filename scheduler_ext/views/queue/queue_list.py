@@ -10,6 +10,8 @@ from scheduler_ext.core.queue.estimate import WITHIN, Estimate
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.sentences import asks
 from scheduler_ext.views.queue.start_estimates import QueueSource, StartEstimates, Waiting
+from scheduler_ext.wire.gangs import gates_in_words
+from scheduler_ext.wire.redacted import read_redacted
 from scheduler_ext.wire.times import time_text
 
 _MOST_ROWS = 5000
@@ -122,7 +124,7 @@ def _item(position: int, row: Waiting, line: Mapping[str, Any] | None, now: floa
         "created": time_text(min(created)) if created else None,
         "waitingSeconds": max(0, round(now - min(created))) if created else None,
         "stateSince": time_text(entry.since) if entry is not None and entry.since else None,
-        "reason": _reason(row.state, entry, line),
+        "reason": _reason(row, entry, line),
         "refusals": dict(entry.refusals) if entry is not None else {},
     }
 
@@ -155,11 +157,14 @@ def _members(row: Waiting) -> list[dict[str, Any]]:
     ]
 
 
-def _reason(state: State, entry: Entry | None, line: Mapping[str, Any] | None) -> str:
-    """The plan's own sentence; of a pod that fits nowhere the nearest miss, or the reason of the last filter;
-    else the meaning of its state."""
+def _reason(row: Waiting, entry: Entry | None, line: Mapping[str, Any] | None) -> str:
+    """The plan's own sentence; the gates of a gated pod with their owners; of a pod that fits nowhere the
+    nearest miss, or the reason of the last filter; else the meaning of its state."""
     if entry is not None and entry.reason:
         return entry.reason
+    state = row.state
+    if state is State.GATED and row.pods[0].manifest:
+        return "; ".join(gates_in_words(read_redacted(row.pods[0].manifest)))
     if line is not None and state in _BY_LINE:
         return str(line["nearest"] or line["reason"])
     meaning = state.meaning.rstrip(".")

@@ -6,6 +6,7 @@ from fractions import Fraction
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, PreferredTerm, Toleration
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.gangs import gates_in_words
 from scheduler_ext.wire.kube import requirements, strings
 from scheduler_ext.wire.pod.pod_amounts import SHOWN_CHARS, pod_amounts
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup, asked_through
@@ -78,7 +79,7 @@ def not_modelled(pod: kube.Pod, claims: ClaimLookup | None = None) -> list[str]:
         and spec.priority_class_name not in (None, "", *SYSTEM_PRIORITIES),
         **dict.fromkeys(asked_through(pod, claims).not_modelled, True),
         **dict.fromkeys(_unknown_devices(spec, claims), True),
-        "scheduling gates": spec.scheduling_gates,
+        **dict.fromkeys(gates_in_words(pod), True),
     }
     return [name for name, used in uses.items() if used]
 

@@ -41,12 +41,13 @@ HELD = [(index, case) for index, case in enumerate(CASES) if case.holder is not 
 STOCK = "default-scheduler"
 OURS = "gpu-scheduler"
 SETTLED_S = 180.0
-# What a case must have for each reason of the extender. Its counts are those that an agent or slices support.
+# What a case must have for each reason of the extender; that of a count names the resource or the class. Its
+# counts are those that an agent or slices support.
 AGREED = {
     "node(s) had unhealthy GPUs": {"sick or cordoned GPUs"},
     "node(s) had GPUs that device plugin and DRA could hand out twice": {BOTH},
     "node(s) didn't match the requested GPU model": {"a wish for a model"},
-    "Insufficient nvidia.com/gpu per device": {"sick or cordoned GPUs", BOTH},
+    "per device": {"sick or cordoned GPUs", BOTH},
 }
 
 

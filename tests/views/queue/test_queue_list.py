@@ -138,6 +138,9 @@ class TestWithoutAPlan:
         broken["metadata"]["annotations"] = {"gpu.scheduler-ext.io/min-memory": "much"}
         items = listed(gated, broken, FIRST, SECOND)["items"]
         assert {item["name"]: item["state"] for item in items} == {"gated": "gated", "broken": "invalid"}
+        assert "scheduling gate example.com/later: the controller of example.com removes it" in {
+            item["reason"] for item in items
+        }
         assert {item["start"]["unknown"] for item in items} == {
             "it has scheduling gates",
             "its request, or its gang, cannot be read",

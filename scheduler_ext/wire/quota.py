@@ -1,0 +1,117 @@
+"""ResourceQuotas, and what a pod counts for in one. Source: k8s.io/kubernetes, pkg/quota/v1/evaluator/core,
+pods.go."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.pod.pod_amounts import pod_amounts, quantities
+from scheduler_ext.wire.pod.pod_containers import all_containers
+
+REQUESTS = "requests."
+_PODS = ("pods", "count/pods")
+# Those that a quota may name without a prefix.
+_BARE = ("cpu", "memory", "ephemeral-storage")
+# Quality of service depends on these alone.
+_OF_QUALITY = ("cpu", "memory")
+
+
+class _Scope(kube.KubeStruct):
+    scope_name: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+
+class _ScopeSelector(kube.KubeStruct):
+    match_expressions: list[_Scope] | None = None
+
+
+class _Spec(kube.KubeStruct):
+    hard: kube.Quantities | None = None
+    scopes: list[str] | None = None
+    scope_selector: _ScopeSelector | None = None
+
+
+class _Status(kube.KubeStruct):
+    hard: kube.Quantities | None = None
+    used: kube.Quantities | None = None
+
+
+class QuotaObject(kube.KubeStruct):
+    """A ResourceQuota as the API server writes it."""
+
+    metadata: kube.ObjectMeta | None = None
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The limits of a namespace, for the pods that all `scopes` match; `used` is empty where no controller
+    has counted."""
+
+    namespace: str
+    name: str
+    hard: Mapping[str, Fraction]
+    used: Mapping[str, Fraction]
+    scopes: tuple[_Scope, ...] = ()
+
+    def concerns(self, pod: kube.Pod) -> bool:
+        """Whether a pod counts in it."""
+        namespace = (pod.metadata.namespace if pod.metadata is not None else None) or "default"
+        return namespace == self.namespace and all(_matches(scope, pod) for scope in self.scopes)
+
+
+def charge(pod: kube.Pod, limit: str) -> Fraction:
+    """What a pod counts for in a limit of this name; 0 in one that is not about requests. Raises
+    QuantityError naming the resource."""
+    if limit in _PODS:
+        return Fraction(1)
+    if not limit.startswith(REQUESTS) and limit not in _BARE:
+        return Fraction(0)
+    return pod_amounts(pod.spec or kube.PodSpec()).get(limit.removeprefix(REQUESTS), Fraction(0))
+
+
+def read_quota(item: QuotaObject) -> Quota:
+    """The quota of an object. Raises QuantityError naming the resource."""
+    metadata, spec = item.metadata or kube.ObjectMeta(), item.spec or _Spec()
+    status = item.status or _Status()
+    selector = spec.scope_selector or _ScopeSelector()
+    scopes = (_Scope(name, "Exists") for name in spec.scopes or ())
+    return Quota(
+        metadata.namespace or "default",
+        metadata.name or "",
+        quantities(spec.hard or status.hard),
+        quantities(status.used),
+        (*scopes, *(selector.match_expressions or ())),
+    )
+
+
+def _matches(scope: _Scope, pod: kube.Pod) -> bool:
+    spec = pod.spec or kube.PodSpec()
+    match scope.scope_name:
+        case "PriorityClass":
+            name, values = spec.priority_class_name or "", scope.values or ()
+            return {
+                "In": name in values,
+                "NotIn": name not in values,
+                "Exists": bool(name),
+                "DoesNotExist": not name,
+            }.get(scope.operator or "Exists", False)
+        case "Terminating":
+            return spec.active_deadline_seconds is not None
+        case "NotTerminating":
+            return spec.active_deadline_seconds is None
+        case "BestEffort":
+            return _is_best_effort(spec)
+        case "NotBestEffort":
+            return not _is_best_effort(spec)
+    # Another scope, such as that of affinity across namespaces, is about few pods.
+    return False
+
+
+def _is_best_effort(spec: kube.PodSpec) -> bool:
+    asked = [container.resources for container, _ in all_containers(spec)] + [spec.resources]
+    amounts = [part for each in asked if each is not None for part in (each.requests, each.limits)]
+    return not any(name in (part or ()) for part in amounts for name in _OF_QUALITY)
