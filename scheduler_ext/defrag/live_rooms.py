@@ -65,12 +65,12 @@ class LiveRooms:
         self._written = set()
 
     def _room(self, wanted: Wanted, hold: Hold, priority: int) -> WrittenRoom:
-        request = hold.asker.request
+        request, devices = hold.asker.request, {name: uuids[0] for name, uuids in hold.devices.items()}
         if hold.asker.uid == wanted.asker.uid and wanted.gpus is None:
-            return WrittenRoom(wanted.name, 0.0, priority)
+            return WrittenRoom(wanted.name, 0.0, priority, devices=devices)
         units = {ask.resource: ask.count for ask in request.units}
         shares = dict(request.shares.by_container) if request.shares is not None else {}
-        return WrittenRoom(wanted.name, 0.0, priority, units, shares)
+        return WrittenRoom(wanted.name, 0.0, priority, units, shares, devices)
 
     def _write(self, node: str, names: Collection[str], rooms: Sequence[WrittenRoom]) -> None:
         """Replace the rooms of these names on a node, and drop those whose time is over."""

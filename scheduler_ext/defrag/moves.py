@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_ext.defrag.movable import MovablePod
@@ -15,10 +15,12 @@ WORK = 600
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Room on a node that is held for a pod while others move."""
+    """Room on a node that is held for a pod while others move. `devices` are the GPUs of its shares, by
+    container: those that it will get once the pods of the set have left."""
 
     node: str
     asker: Asker
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from scheduler_ext.core.cycle.placement import place_nominated
+from scheduler_ext.core.cycle.placement import place, place_nominated
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.intree import NodeFacts, intree_rejection, needs_key
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
@@ -87,14 +87,27 @@ class MovingCluster(WhatIf):
             self._held[name] = before.held
         self._decide_on({name: self.sizing.resolved(self.seen(name)) for name in undone})
 
-    def hold(self, name: str, asker: Asker) -> None:
-        """Hold room for a pod on a node."""
+    def devices_without(
+        self, name: str, asker: Asker, leaving: Collection[str]
+    ) -> dict[str, tuple[str, ...]]:
+        """The GPUs of a pod's shares on a node that these pods have left, by container; none if it does not
+        fit then, or has no shares."""
+        if asker.request.shares is None:
+            return {}
+        info = self.seen(name, asker.uid)
+        staying = tuple(pod for pod in info.pods if pod.uid not in leaving)
+        found = place(replace(info, pods=staying), asker.request, self.sizing)
+        return {} if isinstance(found, str) else dict(found.devices)
+
+    def hold(self, name: str, asker: Asker, devices: Mapping[str, tuple[str, ...]]) -> None:
+        """Hold room for a pod on a node; `devices` are those of its shares while it fits on no others.
+        Without them, such a node takes no new share of other pods."""
         self._remember(name)
         pod = replace(
             bound_pod(asker.pod, self.sizing.resources),
             uid=asker.uid,
             request=asker.request,
-            devices={},
+            devices=devices,
             priority=HELD_PRIORITY,
             finished=False,
             terminating=False,

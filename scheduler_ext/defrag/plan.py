@@ -240,7 +240,7 @@ class Planner:
         if wanted.gpus is None:
             self.cluster.bind(wanted.asker, node)
         else:
-            self.cluster.hold(node, wanted.asker)
+            self.cluster.hold(node, wanted.asker, {})
             self._free.append((node, wanted.asker.uid))
 
     def _others(self, wanted: Sequence[Wanted]) -> list[Wanted]:

@@ -41,9 +41,11 @@ def broken(
     if node not in cluster.infos:
         return f"node {node} is gone"
     mark, spent = cluster.mark(), dict[int, int]()
-    held: list[Hold] = [Hold(node, asker)]
+    devices = next((each.devices for move in moves for each in move.holds if each.node == node), {})
+    room = Hold(node, asker, devices)
+    held: list[Hold] = [room]
     cluster.denominate(asker.uid)
-    cluster.hold(node, asker)
+    cluster.hold(node, asker, devices)
     for move in moves:
         name = f"{move.pod.bound.namespace}/{move.pod.bound.name}"
         pod = by_uid.get(move.pod.uid)
@@ -56,7 +58,7 @@ def broken(
                 return (
                     f"PodDisruptionBudget {state.objects.budgets[i].name} does not allow to evict {name} now"
                 )
-        _hold_as(cluster, held, [Hold(node, asker), *(each for each in move.holds if each.node != node)])
+        _hold_as(cluster, held, [room, *(each for each in move.holds if each.node != node)])
         cluster.evict(pod.node, [pod.uid])
         to = cluster.best(pod.again)
         if to is None:
@@ -72,7 +74,7 @@ def _hold_as(cluster: MovingCluster, held: list[Hold], wanted: Sequence[Hold]) -
         cluster.release(hold.node, hold.asker.uid)
         held.remove(hold)
     for hold in [each for each in wanted if each not in held]:
-        cluster.hold(hold.node, hold.asker)
+        cluster.hold(hold.node, hold.asker, hold.devices)
         held.append(hold)
 
 

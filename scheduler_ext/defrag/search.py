@@ -154,7 +154,9 @@ class Search:
         """Move the pods of a set; None, and no change, if one finds no place. A pod that finds none is tried
         first the next time, because the others may have taken the only place for it."""
         mark = self._mark()
-        self._hold(Hold(chosen.node, asker))
+        leaving = {pod.uid for pod in chosen.pods}
+        devices = self.cluster.devices_without(chosen.node, asker, leaving)
+        self._hold(Hold(chosen.node, asker, devices))
         held = self._mark()
         waiting = sorted(chosen.pods, key=_size, reverse=True)
         first: list[str] = []
@@ -188,7 +190,7 @@ class Search:
                 found = self._find(pod.again, spare, depth - 1) if spare > 0 else None
                 if found is not None:
                     moves += found[0].moves
-                    self._release(Hold(found[0].node, pod.again))
+                    self._release(found[0].node, pod.again)
                     move = self._move(pod)
             if move is None:
                 return moves, pod
@@ -215,12 +217,12 @@ class Search:
         return Move(pod, to, devices, tuple(self._holds))
 
     def _hold(self, hold: Hold) -> None:
-        self.cluster.hold(hold.node, hold.asker)
+        self.cluster.hold(hold.node, hold.asker, hold.devices)
         self._holds.append(hold)
 
-    def _release(self, hold: Hold) -> None:
-        self.cluster.release(hold.node, hold.asker.uid)
-        self._holds.remove(hold)
+    def _release(self, node: str, asker: Asker) -> None:
+        self.cluster.release(node, asker.uid)
+        self._holds = [hold for hold in self._holds if (hold.node, hold.asker.uid) != (node, asker.uid)]
 
     def _mark(self) -> tuple[int, list[Budget], list[Hold], Collection[str]]:
         return self.cluster.mark(), list(self.budgets), list(self._holds), set(self._moved)

@@ -165,7 +165,11 @@ def held_pods(
     for node, here in written.items():
         rooms.update(
             node,
-            [HeldRoom(room.name, 0.0, room.priority, room.request()) for room in here if room.until > now],
+            [
+                HeldRoom(room.name, 0.0, room.priority, room.request(), room.by_container)
+                for room in here
+                if room.until > now
+            ],
         )
         if pods := rooms.pods(node, waits.get):
             found[node] = tuple(pods.values())

@@ -27,29 +27,38 @@ _Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class _Entry(Struct, rename="camel", omit_defaults=True):
-    """One room as written; `for_` is the pod, or the purpose, and `units` and `shares` an amount."""
+    """One room as written; `for_` is the pod, or the purpose, and `units` and `shares` an amount. `devices`
+    are UUIDs by container."""
 
     for_: str = msgspec.field(name="for")
     until: str
     priority: _Priority = 0
     units: dict[str, _Count] = {}
     shares: dict[str, _Count] = {}
+    devices: dict[str, str] = {}
 
 
 class WrittenRoom(Struct, frozen=True):
     """A room that is held until a time (seconds since 1970), against pods up to a priority. `units` are
     numbers by resource and `shares` MiB by container; without both, the room is for the waiting pod `name`
-    (namespace/name), as large as that pod asks."""
+    (namespace/name), as large as that pod asks. `devices` are the GPUs of its shares, by container, while it
+    fits on no others."""
 
     name: str
     until: float
     priority: int = 0
     units: dict[str, int] = {}
     shares: dict[str, int] = {}
+    devices: dict[str, str] = {}
 
     def lasting_until(self, until: float) -> "WrittenRoom":
         """The same room with another end."""
         return msgspec.structs.replace(self, until=until)
+
+    @property
+    def by_container(self) -> dict[str, tuple[str, ...]]:
+        """The devices as pods have them."""
+        return {name: (uuid,) for name, uuid in self.devices.items()}
 
     def request(self) -> GpuRequest | None:
         """The amount, if it is not that of the pod."""
@@ -84,7 +93,9 @@ def read_rooms(text: str, name: str) -> list[WrittenRoom]:
     for entry in entries:
         until = seconds(entry.until)
         if until is not None and all(map(_is_readable, entry.units)):
-            found.append(WrittenRoom(entry.for_, until, entry.priority, entry.units, entry.shares))
+            found.append(
+                WrittenRoom(entry.for_, until, entry.priority, entry.units, entry.shares, entry.devices)
+            )
     return found
 
 
@@ -99,7 +110,8 @@ def _is_readable(resource: str) -> bool:
 def rooms_text(rooms: Sequence[WrittenRoom]) -> str:
     """The annotation's text."""
     entries = [
-        _Entry(room.name, time_text(room.until), room.priority, room.units, room.shares) for room in rooms
+        _Entry(room.name, time_text(room.until), room.priority, room.units, room.shares, room.devices)
+        for room in rooms
     ]
     return msgspec.json.encode(entries).decode()
 

@@ -54,6 +54,13 @@ def half_of(device: int, name: str, on: str = "s", *, model: str = "", priority:
     return owned(pod(name, {SHARE: "40960"}, on=on, annotations=annotations, priority=priority))
 
 
+def part_of(device: int, name: str, mib: int, *, moves: bool = True, priority: int = 0) -> Json:
+    """A pod with a share of a GPU on node s."""
+    annotations = {f"devices.{ANNOTATION}main": f"GPU-s-{device}"}
+    made = pod(name, {SHARE: str(mib)}, on="s", annotations=annotations, priority=priority)
+    return owned(made) if moves else made
+
+
 def made_room_for() -> list[Json]:
     """The pod x on a has another place only after y has left it."""
     return [
@@ -95,6 +102,28 @@ def made_room_for() -> list[Json]:
             [*share_node("s", 2), half_of(0, "x"), half_of(1, "y"), waits({SHARE: "81920"})],
             [("x", "s", "s")],
             id="a share moves to another GPU of its own node",
+        ),
+        pytest.param(
+            [
+                *share_node("s", 2),
+                *(part_of(i // 2, name, 20_480, priority=i // 2) for i, name in enumerate("xyzv")),
+                waits({SHARE: "81920"}),
+            ],
+            [("x", "s", "s"), ("y", "s", "s")],
+            id="all shares of a GPU move to another one of their node",
+        ),
+        pytest.param(
+            [
+                *share_node("s", 3),
+                *share_node("t", 1, "H100-80GB"),
+                half_of(0, "x", model="H100"),
+                *(part_of(i, f"stays-{i}", 10_240, moves=False) for i in (1, 2)),
+                half_of(0, "y", "t"),
+                half_of(0, "z", "t", model="H100"),
+                waits({SHARE: "81920"}, annotations={f"{ANNOTATION}model": "A100"}),
+            ],
+            [("y", "t", "s"), ("x", "s", "t")],
+            id="a share first moves to another GPU of the node that is to take the pod",
         ),
         pytest.param(
             [

@@ -14,7 +14,7 @@ from scheduler_ext.wire.config import Configuration, InspectionSection
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.times import time_text
-from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod
+from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, node, pod
 from tests.views.seen import state
 
 WHOLE = "nvidia.com/gpu"
@@ -131,3 +131,22 @@ def test_an_amount_is_named_in_words() -> None:
     room = {"for": "2 free GPUs on one node", "units": {WHOLE: 2}}
     explanation, _ = asked(cluster(room), asks())
     assert "holds for 2 free GPUs on one node (priority 0) ended" in explanation["nearest"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("devices", "copies"),
+    [
+        pytest.param({"devices": {"main": "GPU-1"}}, 2, id="only the GPU that it will have"),
+        pytest.param({}, 0, id="the whole node, where no GPU is named"),
+    ],
+)
+def test_a_share_that_fits_on_no_gpu_yet_keeps(devices: Json, copies: int) -> None:
+    """Both GPUs have a quarter in use; the waiting pod takes a whole one, and others take a quarter."""
+    quarters = [
+        pod(f"q{i}", {SHARE: "20480"}, on="a", annotations={f"devices.{ANNOTATION}main": uuid})
+        for i, uuid in enumerate(("GPU-0", "GPU-1"))
+    ]
+    held, _, waiting = cluster(FOR_W | devices, waiting=pod("w", {SHARE: "81920"}))
+    shared = node("a", {SHARE: "204800"}, labels={"gpu.scheduler-ext.io/sharing": "memory"})
+    (_, counted) = asked([held, shared, waiting, *quarters], pod("v", {SHARE: "20480"}))
+    assert counted["total"] == copies

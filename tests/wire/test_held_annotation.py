@@ -32,6 +32,7 @@ def read(text: str) -> list[WrittenRoom]:
     [
         pytest.param(WrittenRoom("4 free GPUs", AT, 0, {"nvidia.com/gpu": 4}), id="whole GPUs"),
         pytest.param(WrittenRoom("a/b", AT, -5, {"nvidia.com/mig-3g.40gb": 1}, {"main": 8}), id="parts"),
+        pytest.param(WrittenRoom("a/b", AT, devices={"main": "GPU-0"}), id="the GPU of a pod's share"),
     ],
 )
 def test_a_room_is_read_as_it_was_written(room: WrittenRoom) -> None:

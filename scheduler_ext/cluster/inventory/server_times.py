@@ -51,7 +51,7 @@ def planned_until(state: PodState, clock: ServerClock | None, now: float) -> flo
 def held_room(written: WrittenRoom, clock: ServerClock, now: float) -> HeldRoom:
     """A held room with its end by our monotonic clock, from the server's."""
     left_s = written.until - _as_of(now, clock).said
-    return HeldRoom(written.name, now + left_s, written.priority, written.request())
+    return HeldRoom(written.name, now + left_s, written.priority, written.request(), written.by_container)
 
 
 def report_time(

@@ -1,8 +1,8 @@
 """Rooms that an operator holds on nodes for a while: for a pod that waits, or for a request that no pod makes
 yet. A held room counts like that of a nominated pod."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.request import GpuRequest
@@ -11,12 +11,14 @@ from scheduler_ext.core.request.request import GpuRequest
 @dataclass(frozen=True, slots=True)
 class HeldRoom:
     """Room on a node until that monotonic time, against pods of this priority and below. Without a `request`
-    it is for the waiting pod with this name (namespace/name), and ends when the pod waits no longer."""
+    it is for the waiting pod with this name (namespace/name), and ends when the pod waits no longer.
+    `devices` are the GPUs of its shares, by container, while it fits on no others."""
 
     name: str
     until: float
     priority: int
     request: GpuRequest | None = None
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class HeldRooms:
@@ -55,7 +57,8 @@ class HeldRooms:
         for i, room in enumerate(self._by_node.get(node, ())):
             if room.request is not None:
                 uid = f"held {i} {room.name}"
-                found[uid] = BoundPod(uid, "", room.name, room.priority, room.request, expected=True)
+                made = BoundPod(uid, "", room.name, room.priority, room.request, expected=True)
+                found[uid] = replace(made, devices=room.devices)
             elif (pod := waiting(room.name)) is not None:
-                found[pod.uid] = replace(pod, priority=room.priority, expected=True)
+                found[pod.uid] = replace(pod, priority=room.priority, expected=True, devices=room.devices)
         return found
