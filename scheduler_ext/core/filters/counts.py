@@ -73,10 +73,10 @@ class _Count(Filter):
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         text = f"{node.info.name} has {miss.have:,} of {miss.needed:,} {miss.unit} free"
-        if (withdrawn := not_offered(node, miss.unit)) is not None:
-            return f"{text}: {withdrawn}"
         if (problem := layout_problem(node.info)) is not None:
             text = f"{text}; {problem}"
+        if (withdrawn := not_offered(node, miss.unit)) is not None:
+            return f"{text}: {withdrawn}"
         devices = node.info.dra.devices if node.info.dra is not None else ()
         # A taint with the effect None only informs.
         closing = ([taint.key for taint in each.taints if taint.effect != "None"] for each in devices)
@@ -182,6 +182,8 @@ def _profile_gb(profile: str | None) -> int:
 def not_offered(node: Node, resource: str) -> str | None:
     """What a node says of its device plugin, if it has GPUs that it does not offer: none has registered, or
     its GPUs are withdrawn, more than are known to be sick. None for a node that offers its GPUs."""
+    if layout_problem(node.info) is not None:
+        return None
     info = node.info
     if info.allocatable is None or info.share_node or info.dra is not None:
         return None
