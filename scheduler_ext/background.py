@@ -61,7 +61,7 @@ class RateLimiter:
     """One worker at a time, with a pause between turns while `served` says that requests may be waiting.
     Reading a large list keeps Python's interpreter busy for seconds. Three lists read at once, after an
     outage of the API server, made some answers ten times as slow. The pause follows the processor's time,
-    because a turn that waits for the processor keeps nobody from it; and the next turn waits for what is left
+    because a turn that waits for the processor does not use it; and the next turn waits for what is left
     of it, so that a list requests its next page in the meantime."""
 
     def __init__(self, served: Callable[[], bool]) -> None:

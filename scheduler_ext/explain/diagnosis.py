@@ -29,7 +29,7 @@ class Case:
     """A pod and the nodes of its decision. `in_tree` are kube-scheduler's refusals, by node; `facts` are
     the nodes as its filters see them, if known; `skipped` are nodes that it did not ask about for an unknown
     reason, and that the extender refuses. `kept` are nodes with room for a gang. `namespace` is the only one
-    whose other pods are named; None names all. `preempts` is False for a pod for which nobody is evicted
+    whose other pods are named; None names all. `preempts` is False for a pod that evicts no other
     (preemptionPolicy Never)."""
 
     uid: str
@@ -163,7 +163,7 @@ def _waiting(near: Refused, leaving: Sequence[BoundPod], case: Case) -> list[str
     if all(pod.expected for pod in leaving):
         return [f"{text}; a pod with a priority above {highest} may take its place now"]
     if not case.preempts:
-        return [f"{text}; nobody is evicted for it, because its preemptionPolicy is Never"]
+        return [f"{text}; no pod is evicted for it, because its preemptionPolicy is Never"]
     if highest < case.request.priority:
         return [f"{text}; kube-scheduler may evict for it, as its priority {case.request.priority} is higher"]
     return [f"{text}; with a priority above {highest} kube-scheduler might evict for it"]

@@ -41,8 +41,8 @@ def _note(quota: Quota, limit: str, used: Fraction, asked: Fraction, count: int)
     resource = limit.removeprefix(REQUESTS)
     hard = amount_text(resource, quota.hard[limit], math.floor)
     taken, more = (amount_text(resource, amount, math.ceil) for amount in (used, asked))
-    who, whom = ("the pod asks", "it") if count == 1 else (f"the {count:,} pods ask", "those beyond it")
+    asks, excess = ("the pod asks", "it") if count == 1 else (f"the {count:,} pods ask", "those beyond it")
     return (
-        f"ResourceQuota {quota.namespace}/{quota.name}: {taken} of {hard} {limit} are used, and {who} "
-        f"{more}: the API server refuses to create {whom}"
+        f"ResourceQuota {quota.namespace}/{quota.name}: {taken} of {hard} {limit} are used, and {asks} "
+        f"{more}: the API server refuses to create {excess}"
     )

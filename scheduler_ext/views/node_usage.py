@@ -33,8 +33,8 @@ class DeviceUsage:
 
 def takes_new(info: NodeInfo, device: Device) -> bool:
     """Whether a pod may be sent to this GPU, now or after the node's next report: never to a sick or a
-    cordoned one, nor to one that may be gone, nor to one in MIG mode without instances, of which the device
-    plugin hands out nothing."""
+    cordoned one, nor to one that may be gone, nor to one in MIG mode without instances, which the
+    device plugin does not hand out."""
     uncut = device.mig.enabled and not device.mig.instances
     hands_out_instances = info.report is not None and info.report.mig_strategy != "none"
     in_use = device.healthy and not device.cordoned and not info.is_out
@@ -173,7 +173,7 @@ def _amounts(
     unaccounted = usage.unaccounted_mib or 0
     # Processes may have come and gone since an overdue report.
     measured = not info.takes_unreported and device.memory.measured
-    # Otherwise nobody knows what may still be promised of it.
+    # Otherwise it is unknown what may still be promised of it.
     promised = promises_memory(info, device)
     allocated, seen = _is_held(held), _is_held(known)
     # The use of each instance of a partitioned GPU is unknown, and instances take some memory by themselves.

@@ -21,8 +21,8 @@ class MadeGangs(NamedTuple):
 
 
 def made_gangs(document: Json) -> MadeGangs | str | None:
-    """The gangs of the pods that an object's controller will make; why they are none, for a kind of which one
-    would expect it; None for another kind. Volcano's fields are those of 1.12
+    """The gangs of the pods that an object's controller will make; why they are none, for a kind that may
+    look like gangs; None for another kind. Volcano's fields are those of 1.12
     (batch/v1alpha1/job.go, whose webhook sets `schedulerName` and `minAvailable`)."""
     spec, kind = _object(document, "spec"), document.get("kind")
     api_group = str(document.get("apiVersion")).partition("/")[0]

@@ -188,7 +188,11 @@ def _gate_in_words(name: str) -> str:
     elif domain == "kueue.x-k8s.io":
         does = "Kueue removes it when it admits the workload"
     else:
-        does = f"the controller of {domain} removes it" if slash else "whoever set it has to remove it"
+        does = (
+            f"the controller of {domain} removes it"
+            if slash
+            else "the component that set it has to remove it"
+        )
     return f"scheduling gate {name}: {does}"
 
 

@@ -141,7 +141,7 @@ def llm_inference_service(document: Json, _: Lookup) -> Iterator[Role]:
 
 
 def train_job(document: Json, lookup: Lookup) -> Iterator[Role]:
-    """Kubeflow Trainer: the Jobs of a runtime, of which the trainer's runs on so many nodes."""
+    """Kubeflow Trainer: the Jobs of a runtime; the trainer's runs on the stated number of nodes."""
     spec = _object(document, "spec")
     trainer, ref = _object(spec, "trainer"), _object(spec, "runtimeRef")
     kind, name = str(ref.get("kind") or "ClusterTrainingRuntime"), str(ref.get("name") or "")

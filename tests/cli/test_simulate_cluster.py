@@ -32,8 +32,8 @@ def test_victims_and_notes_are_in_the_table(written: Written) -> None:
     output = run("simulate", "cluster", "--cluster", path, "--pods", pods).stdout
     assert "1 of 1 pods fit; 1 are evicted for them" in output
     assert (
-        "Note: not modelled here, kube-scheduler may decide otherwise: scheduling gate g: whoever set "
-        "it has to remove it (default/p)" in output
+        "Note: not modelled here, kube-scheduler may decide otherwise: scheduling gate g: the component "
+        "that set it has to remove it (default/p)" in output
     )
     assert output.splitlines()[-1].endswith("default/x")
 

@@ -70,10 +70,10 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
             [*whole_node("a", "x"), on_gpu("x", "a")],
             "a has 0 of 1 nvidia.com/gpu free; would fit if pod default/x (priority 0) left",
             [
-                "It fits on a as soon as pod default/x (priority 0) ends; nobody is evicted for it, because "
+                "It fits on a as soon as pod default/x (priority 0) ends; no pod is evicted for it, because "
                 "its preemptionPolicy is Never"
             ],
-            id="a pod for which nobody is evicted",
+            id="a pod that evicts no other",
         ),
         pytest.param(
             pod("p", {WHOLE: "16"}),

@@ -95,7 +95,7 @@ def test_an_unmodelled_feature_is_named_when_the_pod_uses_it() -> None:
     explanation = explained(pod("p", {WHOLE: "1"}, **spec), gpu_node("n", [gpu(0)]))
     assert explanation["notModelled"] == [
         "resource claims (DRA)",
-        "scheduling gate wait: whoever set it has to remove it",
+        "scheduling gate wait: the component that set it has to remove it",
     ]
     assert explanation["fits"]
 

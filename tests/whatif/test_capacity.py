@@ -196,7 +196,7 @@ def test_unmodelled_and_ineffective_fields_are_named() -> None:
     asking = asks("p", {WHOLE: "1"}, schedulingGates=[{"name": "g"}])
     asking["metadata"]["annotations"] = {ANNOTATION + "modle": "T4"}
     answer = counted(asking, *whole_node("n", None))
-    assert answer["notModelled"] == ["scheduling gate g: whoever set it has to remove it"]
+    assert answer["notModelled"] == ["scheduling gate g: the component that set it has to remove it"]
     assert answer["warnings"] == [
         "annotation gpu.scheduler-ext.io/modle: unknown, does nothing; did you mean "
         "gpu.scheduler-ext.io/model?"

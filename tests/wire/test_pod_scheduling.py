@@ -94,7 +94,10 @@ def test_soft_preferences(spec: Json, soft: bool) -> None:
         pytest.param({"resourceClaims": [{"name": "gpu"}]}, ["resource claims"], id="DRA"),
         pytest.param(
             {"schedulingGates": [{"name": "wait"}, {"name": "kueue.x-k8s.io/topology"}]},
-            ["scheduling gate wait: whoever", "scheduling gate kueue.x-k8s.io/topology: Kueue removes it"],
+            [
+                "scheduling gate wait: the component",
+                "scheduling gate kueue.x-k8s.io/topology: Kueue removes it",
+            ],
             id="each gate with its owner",
         ),
         pytest.param(

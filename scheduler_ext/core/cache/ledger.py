@@ -237,7 +237,7 @@ class Ledger:
         written = {intent.key: intent for intent in intents}
         account = self._account(node)
         # A settled intent stays settled while the same extender has it written: another extender may post the
-        # Binding again, and so may this one, once it has assumed it anew.
+        # Binding again, and so may this one, once it assumes it again.
         account.settled = {
             key: extender
             for key, extender in account.settled.items()

@@ -71,7 +71,7 @@ class Replicas(Filter):
 
     name = "replicas"
     reason = Reason(
-        "node(s) had GPUs of which a container gets one replica",
+        "node(s) had shared GPUs with one replica per container",
         "A container requests several replicas of GPUs that are shared, and the device plugin gives each"
         " container one: always under MPS, and with failRequestsGreaterThanOne under time-slicing.",
         "Request one GPU for each container, or use nodes with whole GPUs. If the device plugin gives more,"

@@ -101,8 +101,8 @@ def resolve_held(
             for unit in slot.units
         ),
         is_fraction=info.is_fraction,
-        # k8s-device-plugin, ValidateRequest: MPS refuses more than one unless told otherwise (v0.20), time
-        # slicing allows it unless told otherwise.
+        # k8s-device-plugin, ValidateRequest: MPS refuses more than one by default (v0.20), time
+        # slicing allows it by default.
         one_replica=strategy != "none"
         and (strategy == "mps" if info.one_replica is None else info.one_replica),
         cuda=version_number(source.cuda_version if source is not None else None),

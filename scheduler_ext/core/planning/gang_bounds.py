@@ -1,5 +1,5 @@
-"""How long places are kept for a gang that does not fit, and how many: GPUs that wait for a start of which
-nobody knows the time are lost to all other pods."""
+"""How long places are kept for a gang that does not fit, and how many: GPUs that are kept for a start at an
+unknown time are lost to all other pods."""
 
 from dataclasses import dataclass
 

@@ -94,7 +94,7 @@ def _in_effect(
 
 def _largest(amounts: Iterable[Raw]) -> Raw | None:
     """The largest of these amounts, of equal ones the last; None without any. One that cannot be read is the
-    largest: whoever reads it then knows."""
+    largest, so that reading the amounts reports it."""
     by_text = {bytes(each): each for each in amounts}
     if len(by_text) < 2:
         return next(iter(by_text.values()), None)
