@@ -32,6 +32,7 @@ _VENDOR_WORDS = {"NVIDIA": "nvidia", "AMD": "amd", "INTEL": "intel", "HABANA": "
 _NOISE = re.compile(
     r"TESLA|GEFORCE|INSTINCT|RADEON|GPU|DATA|CENTER|DATACENTER"  # brands
     r"|SXM\d?|PCIE?|OAM|NVL|NVLINK|DGXS|FHHL|AC|VF|MEGA|HBM\d?E?"  # form factors and memory kinds
+    rf"|{'|'.join(_VENDOR_WORDS)}"  # a vendor's, wherever it stands
     r"|BLACKWELL|SERVER|WORKSTATION|EDITION|GENERATION|ACTIVE"  # RTX PRO, Ada and A800 editions
     r"|[1-9]\d?X"  # CoreWeave: the number of GPUs, GB200_4x
 )
@@ -132,6 +133,8 @@ def _whole_gpu(bare: str, vendor: str, memory_mib: int | None) -> GpuModel:
         family = "-".join(word for word in unsized.split("-") if not _NOISE.fullmatch(word))
         family = _MORE_BRANDS.sub("", family) or bare
         name = f"{family}-{sizes[-1]}GB" if sizes and family != bare else family
+        if name != bare:  # what is left may name a product, or end in a suffix
+            return _canonical(_normalise(name), vendor, memory_mib)
         return GpuModel(name, family, vendor, memory_mib=memory_mib)
     rows = _ROWS_OF_FAMILY[family]
     if sizes:

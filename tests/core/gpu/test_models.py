@@ -65,6 +65,7 @@ PROFILES = ("1g.10gb", "1g.10gb+me", "3g.40gb", "1g.24gb+me.all", "1g.24gb+gfx",
         pytest.param("RTXPRO6000BSE", None, "RTX-PRO-6000", id="Azure's name of the server edition"),
         pytest.param("NVIDIA GeForce RTX 4070 Ti SUPER", None, "RTX-4070-TI-SUPER", id="a brand is no name"),
         pytest.param("rtx4070ti", None, "RTX-4070-TI", id="words may be written as one"),
+        pytest.param("Tesla NVIDIA P4000", None, "P4000", id="nor is a vendor, wherever it stands"),
         pytest.param("GeForce RTX 4090 Laptop GPU", None, "RTX-4090-LAPTOP", id="a laptop's is another GPU"),
         pytest.param(
             "GeForce RTX 2080 with Max-Q Design", None, "RTX-2080-WITH-MAX-Q-DESIGN", id="so is Max-Q of then"
