@@ -16,6 +16,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests.e2e.cluster.api import Api
 from tests.e2e.cluster.control_plane import ControlPlane
+from tests.e2e.cluster.features import SINCE_1_36
 from tests.e2e.cluster.whole import PLAIN_NODES
 from tests.e2e.installation import Installation, running_installation
 from tests.e2e.shares.share_cluster import SHARES, ShareCluster, running_share_cluster
@@ -24,6 +25,7 @@ from tests.e2e.workload import Workload
 
 _T = TypeVar("_T")
 HERE = Path(__file__).parent
+_NOT_BEFORE_1_36 = (*(HERE / name for name in ("dra", "gangs", "shares")), HERE / "test_preemption_lag.py")
 # The fixtures that are a standing cluster.
 STANDING = {"installation", "shares", "share_installation"}
 _OF_SHARES = {
@@ -67,6 +69,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.e2e)
+            if any(item.path.is_relative_to(path) for path in _NOT_BEFORE_1_36):
+                item.add_marker(SINCE_1_36)
             used.setdefault(item.path, set()).update(standing_of(item))
     items.sort(key=lambda item: order.index(min(used.get(item.path) or {""})))
 

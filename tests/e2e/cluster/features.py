@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pytest
+
+from tests.e2e.cluster.binaries import chosen_minor, release_number
+
 
 @dataclass(frozen=True, slots=True)
 class Features:
@@ -25,6 +29,11 @@ class Features:
         apis = ",".join(f"{api}=true" for api in self.apis)
         return [*self.flags(), *([f"--runtime-config={apis}"] if apis else [])]
 
+
+SINCE_1_36 = pytest.mark.skipif(
+    release_number(chosen_minor()) < (1, 36),
+    reason="MutatingAdmissionPolicy (shares, gangs) and taints of devices need Kubernetes 1.36",
+)
 
 STOCK = Features()
 """The defaults of the release."""
