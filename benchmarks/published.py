@@ -25,7 +25,7 @@ def _result(name: str) -> dict[str, Any]:
 
 def table(*rows: Sequence[str]) -> str:
     """A table of Markdown, the first row as its head."""
-    lines = [f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in rows]
+    lines = [f"| {' | '.join(cells)} |".replace("  ", " ") for cells in rows]
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
 
@@ -358,6 +358,100 @@ def decided_together() -> str:
     )
 
 
+def _floors(name: str) -> Mapping[str, dict[str, Any]]:
+    return {each["floor"]: each for each in _result(name)["floors"]}
+
+
+_FORECASTS = {
+    "forecast: the trace's own pods": "the trace's own pods expected",
+    "forecast: past pods (`online`)": "what came before expected",
+    "forecast: the first 300 pods": "the first 300 pods expected",
+}
+_TIES = "random ties and 0 to 10 points"
+
+
+def other_forecasts() -> str:
+    """Allocation at 100 and at 130 per cent."""
+    floors = _floors("placement-floors")
+
+    def both(floor: str, value: str, part: str = "mean", form: str = ".2f") -> str:
+        return " → ".join(
+            f"{floors[f'{floor}, {part} of the traces at {n} %'][value]:{form}}" for n in (100, 130)
+        )
+
+    return table(
+        ("", "fgd", "default", "margin", "least margin"),
+        *(
+            (
+                title,
+                *(both(floor, value) for value in ("reference", "ours")),
+                *(both(floor, "margin", part, "+.2f") for part in ("mean", "least")),
+            )
+            for title, floor in _FORECASTS.items()
+        ),
+        ("scores of 0 to 10 and random ties", "", both(_TIES, "ours"), "", ""),
+    )
+
+
+_CHURN = {
+    "default": "churn",
+    "gpuspec10": "churn where pods want models",
+    "default, a third of the GPU pods restricted to one or two models": (
+        "churn where 33 % of the GPU pods want models"
+    ),
+}
+
+
+def churn() -> str:
+    floors = _floors("placement-floors")
+
+    def line(floor: dict[str, Any]) -> Iterator[str]:
+        yield from (f"{floor[value]:.2f}" for value in ("reference", "ours"))
+        yield f"{floor['margin']:+z.2f} ± {floor['standardError']:.2f}"
+
+    return table(
+        ("", "fgd", "default", "margin"),
+        *([title, *line(floors[floor])] for title, floor in _CHURN.items()),
+    )
+
+
+# The page
+
+
+def the_page() -> str:
+    measured = _result("page")
+    stream, browser = measured["stream"], measured["browser"]
+
+    def bytes_of(state: str) -> str:
+        wire, text = (stream[f"{state}{kind}"] / 1000 for kind in ("Bytes", "TextBytes"))
+        return f"{wire:.2g} kB on the wire ({text:,.0f} kB of text)"
+
+    def frame(way: str) -> str:
+        return f"{browser[f'{way}FrameP50Ms']:.0f} ms (p95 {browser[f'{way}FrameP95Ms']:.0f} ms)"
+
+    def latency(case: str) -> str:
+        row = measured["filter"][case]
+        return f"p50 {row['p50Us'] / 1000:.1f} ms, p99 {row['p99Us'] / 1000:.1f} ms"
+
+    return table(
+        ("", ""),
+        ("the first state", f"{bytes_of('first')}, {stream['firstSeconds']:.1f} s after the first request"),
+        ("changes in a second", bytes_of("change")),
+        (
+            "in the browser",
+            f"drawn {browser['firstSeconds']:.1f} s after opening; the map in {browser['mapMs']:.0f} ms, the"
+            f" list in {browser['listMs']:.0f} ms; {browser['nodesInDocument']} of {measured['nodes']:,}"
+            " nodes in the document",
+        ),
+        (
+            "a frame while the list is scrolled",
+            f"{frame('reading')} at 2,000 pixels a second, {frame('flicking')} at 8,000",
+        ),
+        ("filter's latency without a viewer", latency("alone")),
+        ("filter's latency with three open pages", latency("watched")),
+    )
+
+
 # Planning ahead, claims
 
 
@@ -437,6 +531,9 @@ FIGURES: Mapping[str, Callable[[], str]] = {
         f"fragmented by {policy}": partial(fragmented_on_default, policy)
         for policy in ("fgd", "best-fit", "random")
     },
+    "other forecasts": other_forecasts,
+    "churn": churn,
+    "the page": the_page,
     "decided together": decided_together,
     "planning ahead": planning_ahead,
     "time of a planned pod": partial(burst_cpu, "1.37", 5000, "planned"),
