@@ -230,9 +230,9 @@ def test_devices_that_are_no_gpus(
         ),
         pytest.param(
             [request(adminAccess=True)],
-            [],
+            [FABRIC],
             ["adminAccess of ResourceClaimTemplate default/asked"],
-            id="a claim of devices that stay free for others",
+            id="admin access to devices of several nodes",
         ),
         pytest.param(
             [request(1, IS_RDMA)],
@@ -265,6 +265,64 @@ def test_devices_that_are_no_gpus(
 )
 def test_what_is_not_modelled_is_named(requests: list[Json], more: list[Json], features: list[str]) -> None:
     assert asked(*requests, more=more)["notModelled"] == features
+
+
+# So many pods of any kind a node takes.
+MANY = 110
+BESIDE_OTHERS = "adminAccess beside other requests (each is counted alone)"
+
+
+@pytest.mark.parametrize(
+    ("requests", "more", "counts", "features"),
+    [
+        pytest.param(
+            [request(adminAccess=True)], [], {"claimed": MANY, "single": MANY}, [], id="free and held GPUs"
+        ),
+        pytest.param(
+            [request(4, adminAccess=True)], [], {"claimed": MANY}, [], id="more than are free on a node"
+        ),
+        pytest.param([request(5, adminAccess=True)], [], {}, [], id="more than a node has"),
+        pytest.param([request(1, IS_A100, adminAccess=True)], [], {"single": MANY}, [], id="one product"),
+        pytest.param(
+            [request(adminAccess=True)],
+            [taint_rule("r", pool="single")],
+            {"claimed": MANY},
+            [],
+            id="tainted devices",
+        ),
+        pytest.param(
+            [request(adminAccess=True, device_class=CHANNEL)],
+            [*CHANNELS, HELD_CHANNEL],
+            {"claimed": MANY, "single": MANY},
+            [],
+            id="devices that are no GPUs",
+        ),
+        pytest.param(
+            [request(allocationMode="All", adminAccess=True)],
+            [],
+            {"claimed": MANY, "single": MANY},
+            ["allocationMode: All of ResourceClaimTemplate default/asked"],
+            id="all devices of a node",
+        ),
+        pytest.param(
+            [request(), request(adminAccess=True) | {"name": "monitor"}],
+            [],
+            {"claimed": 2, "single": 1},
+            [BESIDE_OTHERS],
+            id="beside a GPU of its own",
+        ),
+    ],
+)
+def test_admin_access_takes_no_device(
+    requests: list[Json], more: list[Json], counts: Mapping[str, int], features: list[str]
+) -> None:
+    """Nodes need the devices, free or held (k8s.io/dynamic-resource-allocation, allocateDevice)."""
+    objects = [*CLUSTER, *more, claim_template("asked", *requests)]
+    (read,) = read_pods(inventory(by_template()))
+    counted = capacity(read, state(*objects), CONFIG)
+    assert {each["node"]: each["count"] for each in counted["nodes"] if each["count"] != 0} == counts
+    assert counted["notModelled"] == features
+    assert {*explained(by_template(), *objects)["best"]} <= set(counts)
 
 
 def first_available(*wanted: tuple[str, int], expression: str = "") -> Json:

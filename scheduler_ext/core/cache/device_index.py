@@ -25,6 +25,7 @@ from scheduler_ext.core.dra.published import (
     DeviceClass,
     DeviceId,
     PublishedDevice,
+    Requested,
     ResourceSlice,
     TaintRule,
 )
@@ -68,6 +69,8 @@ class DeviceIndex:
         self.others: Mapping[str, Mapping[str, int]] = {}
         """The free devices that are no GPUs, by name and by node, as far as they were counted; a node that is
         not named has none."""
+        # The nodes with the devices of each request with admin access, likewise.
+        self._hosts: dict[Requested, frozenset[str]] = {}
         # Devices that several nodes reach; those with GPUs make these uncountable everywhere.
         self._has_open = False
         # Nodes that do not know the newest names, and the names that some node does not know.
@@ -190,7 +193,9 @@ class DeviceIndex:
         else, or what depends on the node."""
         gpus, parts_mib = 0, []
         for claim in claims:
-            for ask, count, *_ in claim.requests:
+            for ask, count, *_, admin in claim.requests:
+                if admin:
+                    continue
                 if not count or not self._names.is_of_whole_gpus(ask.device_class):
                     return None
                 if not ask.capacity:
@@ -214,14 +219,20 @@ class DeviceIndex:
         names = self._names.now
         if claim.devices is not None:
             return Asked(nodes=(claim.node,) if claim.node is not None else (), held=(claim.title,))
-        units, missing, others = [], [], []
+        units, missing, others, hosts = [], [], [], []
         # Without these the devices of a request depend on others, or on the node.
         counted = not claim.not_modelled
         # A choice of other devices may do, too.
         only_gpus = all(self.resource_of(each.ask) for each in claim.requests if each.choice)
-        for ask, count, every, choice in claim.requests:
+        for request in claim.requests:
+            ask, count, every, choice, admin = request
             name, own = self.resource_of(ask), ask_resource(ask)
-            if name is not None:
+            if admin:
+                if request in self._hosts:
+                    hosts.append(self._hosts[request])
+                else:
+                    missing.append("adminAccess")
+            elif name is not None:
                 units.append(UnitAsk(name, count, every=every, choice=choice if only_gpus else 0))
                 if name != own:
                     missing.append("requirements beyond the DeviceClass")
@@ -245,15 +256,31 @@ class DeviceIndex:
                 for unit in units
                 if (unit.count or unit.every) and (terms := self._reach.get(unit.resource)) is not None
             ),
+            hosts=tuple(hosts),
+            admin=sum(each.admin for each in claim.requests),
         )
 
     def count_others(self) -> None:
-        """Count the free devices that are no GPUs for the claims that wait. Until then, and where that is not
-        possible, `asked` says that they are not modelled: a running kube-scheduler counts them itself."""
-        waiting = (each for each in self._claims.all() if each.devices is None and not each.not_modelled)
-        asks = {ask for claim in waiting for ask, *_ in claim.requests if self.resource_of(ask) is None}
+        """Count what a running kube-scheduler counts itself, for the claims that wait: the free devices that
+        are no GPUs, and those for admin access. Until then, and where that is not possible, `asked` says that
+        they are not modelled."""
+        waiting = [each for each in self._claims.all() if each.devices is None]
+        asks = {
+            each.ask
+            for claim in waiting
+            for each in claim.requests
+            if not claim.not_modelled and not each.admin and self.resource_of(each.ask) is None
+        }
         names = sorted({*map(ask_resource, asks)} & self._names.now.asks.keys())
-        found = {name: self._free_others(name) for name in names}
+        found = {name: self._devices_by_node(name, admin=False) for name in names}
+        of_admins = {each for claim in waiting for each in claim.requests if each.admin}
+        self._hosts = {}
+        for each in of_admins:
+            name = ask_resource(each.ask)
+            here = self._devices_by_node(name, admin=True) if name in self._names.now.asks else None
+            if here is not None:
+                least = max(1, each.devices)
+                self._hosts[each] = frozenset(node for node, count in here.items() if count >= least)
         self._reach = {}
         for name in self._names.now.asks if self._has_open else ():
             if (terms := self._terms(name)) is not None:
@@ -275,9 +302,10 @@ class DeviceIndex:
             )
         return tuple(terms)
 
-    def _free_others(self, name: str) -> dict[str, int] | None:
-        """The free devices of a name by node; None if no slice is known, or a device cannot be counted by its
-        selectors, is within reach of several nodes, or is handed out in parts."""
+    def _devices_by_node(self, name: str, *, admin: bool) -> dict[str, int] | None:
+        """The free devices of a name by node, for admin access those that are held, too (allocateDevice in
+        allocator_stable.go of k8s.io/dynamic-resource-allocation). None if no slice is known, or a device
+        cannot be counted by its selectors, is within reach of several nodes, or is handed out in parts."""
         ask, selectors = self._names.now.asks[name], self._names.now.selectors[name]
         if ask.capacity or not self._pools.names():
             return None
@@ -294,7 +322,8 @@ class DeviceIndex:
                     id = DeviceId(item.driver, item.pool, device.name)
                     rules = [rule for rule in self._rules.values() if rule.is_about(id)]
                     taints = _tainted(device, item.pool, rules).taints
-                    if not self._claims.holds(id) and first_untolerated(taints, ask.tolerations) is None:
+                    is_free = admin or not self._claims.holds(id)
+                    if is_free and first_untolerated(taints, ask.tolerations) is None:
                         free[item.node] = free.get(item.node, 0) + 1
         return free
 

@@ -15,7 +15,8 @@ class Asked(NamedTuple):
     """The GPUs that a pod asks through claims, what of these claims is not modelled, and the nodes of the
     devices that some of them hold already: the pod can only run there. `others` are (name, number) of devices
     that are no GPUs, `held` the claims that hold devices, for people, `terms` those of the nodes
-    that reach devices of each resource, where these are known."""
+    that reach devices of each resource, where these are known. `hosts` are, for each request with admin
+    access, the nodes that have its devices, where these are known; `admin` is the number of such requests."""
 
     units: tuple[UnitAsk, ...] = ()
     not_modelled: tuple[str, ...] = ()
@@ -23,6 +24,8 @@ class Asked(NamedTuple):
     others: tuple[tuple[str, int], ...] = ()
     held: tuple[str, ...] = ()
     terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
+    hosts: tuple[frozenset[str], ...] = ()
+    admin: int = 0
 
 
 class ClaimDemand(NamedTuple):
@@ -46,8 +49,12 @@ def together(parts: Iterable[Asked]) -> Asked:
     others: Counter[str] = Counter()
     held: dict[str, None] = {}
     reach: dict[tuple[NodeSelectorTerm, ...], None] = {}
-    for units, not_modelled, nodes, more, claims, terms in parts:
+    hosts: dict[frozenset[str], None] = {}
+    admin = 0
+    for units, not_modelled, nodes, more, claims, terms, having, accesses in parts:
         reach |= dict.fromkeys(terms)
+        hosts |= dict.fromkeys(having)
+        admin += accesses
         held |= dict.fromkeys(claims)
         for name, count in more:
             others[name] += count
@@ -64,8 +71,18 @@ def together(parts: Iterable[Asked]) -> Asked:
     asked = tuple(asks[name] for name in sorted(asks))
     if len(others) > 1:
         features["several requests for devices that are no GPUs (each is counted alone)"] = None
+    if admin and admin + len(asked) + len(others) > 1:
+        # kube-scheduler gives a pod no device twice (allocatingDevices in allocator_stable.go).
+        features["adminAccess beside other requests (each is counted alone)"] = None
     return Asked(
-        asked, tuple(features), tuple(there), tuple(sorted(others.items())), tuple(held), tuple(reach)
+        asked,
+        tuple(features),
+        tuple(there),
+        tuple(sorted(others.items())),
+        tuple(held),
+        tuple(reach),
+        tuple(hosts),
+        admin,
     )
 
 

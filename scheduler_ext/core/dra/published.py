@@ -125,12 +125,14 @@ class DeviceAsk:
 
 class Requested(NamedTuple):
     """A number of devices that a claim asks; 0 if their number depends on the node. `every`: all of them;
-    `choice`: so many, or another of the claim's choices."""
+    `choice`: so many, or another of the claim's choices; `admin`: with admin access, which takes them from
+    nobody."""
 
     ask: DeviceAsk
     devices: int
     every: bool = False
     choice: int = 0
+    admin: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ class PodNeeds:
     """A pod as the in-tree plugins see it; requests are its effective ones. required_terms is None without
     required node affinity; an empty tuple is an affinity no node can meet. preferred_terms only score.
     claim_nodes are those of the devices that its claims hold; claim_terms those of the nodes that reach the
-    devices which its claims ask, and a node meets one term of each."""
+    devices which its claims ask, and a node meets one term of each. claim_hosts are the nodes that have the
+    devices which its claims ask with admin access, and a node is among each."""
 
     node_name: str | None
     node_selector: Mapping[str, str]
@@ -54,6 +55,7 @@ class PodNeeds:
     preferred_terms: tuple[PreferredTerm, ...] = ()
     claim_nodes: tuple[str, ...] = ()
     claim_terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
+    claim_hosts: tuple[frozenset[str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ def constraints_key(needs: PodNeeds) -> tuple[Hashable, ...]:
         needs.tolerations,
         needs.claim_nodes,
         needs.claim_terms,
+        needs.claim_hosts,
     )
 
 
@@ -106,6 +109,10 @@ def intree_rejection(
 
 def name_rejection(pod: PodNeeds, name: str) -> InTreeRejection | None:
     """Return kube-scheduler's verdict on a node that is known by name only, or None."""
+    return _other_name(pod, name) or _without_devices(pod, name)
+
+
+def _other_name(pod: PodNeeds, name: str) -> InTreeRejection | None:
     if pod.node_name and pod.node_name != name:
         return InTreeRejection(
             "NodeName", "node(s) didn't match the requested node name", needed=pod.node_name, have=name
@@ -114,6 +121,14 @@ def name_rejection(pod: PodNeeds, name: str) -> InTreeRejection | None:
     if elsewhere:
         text = "resourceclaim not available on the node"
         return InTreeRejection("DynamicResources", text, needed=", ".join(elsewhere), have=name)
+    return None
+
+
+def _without_devices(pod: PodNeeds, name: str) -> InTreeRejection | None:
+    if not all(name in hosts for hosts in pod.claim_hosts):
+        return InTreeRejection(
+            "DynamicResources", NO_DEVICES, needed="devices for its requests with adminAccess", have="none"
+        )
     return None
 
 
@@ -203,8 +218,9 @@ def _affinity_mismatch(needed: str | None, have: str | None) -> InTreeRejection:
 
 _PLUGINS: Final[tuple[Callable[[PodNeeds, NodeFacts], InTreeRejection | None], ...]] = (
     _node_unschedulable,
-    lambda pod, node: name_rejection(pod, node.name),
+    lambda pod, node: _other_name(pod, node.name),
     _taint_toleration,
     _node_affinity,
     _reachable_devices,
+    lambda pod, node: _without_devices(pod, node.name),
 )

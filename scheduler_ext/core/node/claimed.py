@@ -22,7 +22,8 @@ class ClaimedGpu(NamedTuple):
     @property
     def resource(self) -> str:
         """The implicit name of a class that the claim asks, if possible one that admits the device."""
-        asked = {DEVICE_CLASS_PREFIX + each.ask.device_class for each in self.claim.requests}
+        requests = (each for each in self.claim.requests if not each.admin)
+        asked = {DEVICE_CLASS_PREFIX + each.ask.device_class for each in requests}
         return min(asked & self.device.resources or asked or {DEVICE_CLASS_PREFIX})
 
 

@@ -156,14 +156,12 @@ def _requests(asked: _DeviceClaim) -> tuple[tuple[Requested, ...], tuple[str, ..
         exactly = each.exactly or (each if each.device_class_name else None)
         if exactly is None:
             continue
-        if exactly.admin_access:
-            missing["adminAccess"] = None
-            continue
         every = exactly.allocation_mode == "All"
         if every:
             missing["allocationMode: All"] = None
         count = 1 if exactly.count is None else exactly.count
-        requests.append(Requested(_ask(exactly), 0 if every else max(0, count), every))
+        admin = bool(exactly.admin_access)
+        requests.append(Requested(_ask(exactly), 0 if every else max(0, count), every, admin=admin))
     return tuple(requests), tuple(missing)
 
 

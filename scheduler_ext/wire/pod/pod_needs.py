@@ -45,6 +45,7 @@ def pod_needs(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
         ),
         claim_nodes=asked.nodes,
         claim_terms=asked.terms,
+        claim_hosts=asked.hosts,
     )
 
 

@@ -316,9 +316,9 @@ def test_the_nodes_that_reach_a_slice(spec: bytes, reach: tuple[NodeSelectorTerm
             id="all devices of a node",
         ),
         pytest.param(
-            {"exactly": {"deviceClassName": "c", "adminAccess": True}},
+            {"exactly": {"deviceClassName": "c", "count": 2, "adminAccess": True}},
+            (Requested(DeviceAsk("c"), 2, admin=True),),
             (),
-            ("adminAccess",),
             id="admin access",
         ),
         pytest.param(
