@@ -9,7 +9,7 @@ from urllib.parse import quote
 from scheduler_ext.cluster.api_paths import BUDGETS, GPU_NODES, NODES, PODS, QUOTAS
 from scheduler_ext.cluster.client.transport import RefusedError, ServerClock, Transport
 from scheduler_ext.cluster.dra.device_handlers import KINDS
-from scheduler_ext.cluster.dra.discovery import discovered
+from scheduler_ext.cluster.dra.discovery import discovered, other_versions
 from scheduler_ext.cluster.inventory.cache_handler import scheduler_cache
 from scheduler_ext.cluster.inventory.pod_state import PodState, holds_gpus, pod_state, update_pod
 from scheduler_ext.cluster.inventory.server_times import created_at, planned_until, received_at
@@ -25,6 +25,7 @@ from scheduler_ext.sources.clusterstate import ClusterState, held_pods
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.controllers import CONTROLLED, add_controller, controller_of
+from scheduler_ext.wire.dra.resource_api import GROUP
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.held_annotation import WrittenRoom, written_rooms
 from scheduler_ext.wire.kube import owner_uid
@@ -88,6 +89,8 @@ def cluster_state(
     for claim in claims:
         cache.devices.update_claim(claim)
     cache.devices.settle()
+    if problems.keys().isdisjoint(KINDS):
+        cache.devices.count_others()
     cache.touch_devices(cache.nodes(), now)
     cache.tick(now)
     infos = {info.name: info for info in cache.infos()}
@@ -177,8 +180,11 @@ def _read_controllers(transport: Transport, objects: Objects, problems: dict[str
 
 def _read_devices(transport: Transport, devices: DeviceIndex, problems: dict[str, str]) -> None:
     """The devices of Dynamic Resource Allocation. What may not be read is named and counts as nothing."""
-    with _allowed("resource.k8s.io", problems):
-        for resource, path in discovered(transport).items():
+    with _allowed(GROUP, problems):
+        paths = discovered(transport)
+        if not paths and (others := other_versions(transport)) is not None:
+            problems[GROUP] = others
+        for resource, path in paths.items():
             kind = KINDS[resource]
             with _allowed(resource, problems):
                 for item, _ in _list(transport, path, Decoder(kind.object), problems):

@@ -10,7 +10,7 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.dra.device_handlers import KINDS, DeviceHandler
-from scheduler_ext.cluster.dra.discovery import discovered
+from scheduler_ext.cluster.dra.discovery import discovered, other_versions
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -43,6 +43,8 @@ class DeviceWatches(Background):
         self._changed = changed
         self._known = False
         self._problem: str | None = None
+        # What is told of other versions.
+        self._others: str | None = None
         self._paths: Mapping[str, str] = {}
         self.reflectors: tuple[Reflector[Any], ...] = ()
 
@@ -60,7 +62,7 @@ class DeviceWatches(Background):
 
     def check(self) -> Check:
         """The condition for readiness that the cluster answered what it has."""
-        return Check("discovery-dra", self._known, self._problem)
+        return Check("discovery-dra", self._known, self._problem or self._others)
 
     def run(self) -> None:
         server = self._transport.server
@@ -77,6 +79,7 @@ class DeviceWatches(Background):
         while True:
             try:
                 paths = discovered(self._transport)
+                others = other_versions(self._transport) if not paths else None
                 break
             except ClusterError as error:
                 if self._problem is None:
@@ -86,6 +89,9 @@ class DeviceWatches(Background):
             if not retry.wait(self.stopped):
                 return False
         self._problem = None
+        if others is not None and others != self._others:
+            log.warning("%s", others)
+        self._others = others
         self._paths = paths
         if self.stopped.is_set():
             return False

@@ -1,4 +1,4 @@
-"""Discovery of `resource.k8s.io`: one call where a cluster does not serve it."""
+"""Discovery of `resource.k8s.io`: two calls where a cluster does not serve it."""
 
 from collections.abc import Mapping
 
@@ -11,6 +11,7 @@ from scheduler_ext.wire.dra.resource_api import (
     RULES,
     SLICES,
     read_resources,
+    read_versions,
 )
 
 _ROOT = f"/apis/{GROUP}"
@@ -29,10 +30,30 @@ def discovered(transport: Transport) -> Mapping[str, str]:
     return paths
 
 
+def other_versions(transport: Transport) -> str | None:
+    """What to say of a cluster in which nothing was discovered, if it serves Dynamic Resource Allocation in
+    other versions: Kubernetes before 1.34 had v1beta1 and v1beta2 (k8s.io/api/resource). Raises
+    ClusterError."""
+    body = _answer(transport, _ROOT)
+    versions = [each for each in read_versions(body) if each != "v1"] if body is not None else []
+    if not versions:
+        return None
+    return (
+        f"the cluster serves {GROUP} as {' and '.join(versions)} and not as v1 (Kubernetes 1.34 or later):"
+        " GPUs and claims of Dynamic Resource Allocation are not counted"
+    )
+
+
 def _resources(transport: Transport, version: str) -> set[str]:
+    body = _answer(transport, f"{_ROOT}/{version}")
+    return read_resources(body) if body is not None else set()
+
+
+def _answer(transport: Transport, path: str) -> bytes | None:
+    """None where the cluster does not serve the path."""
     try:
-        return read_resources(transport.get(f"{_ROOT}/{version}").body)
+        return transport.get(path).body
     except RefusedError as error:
         if error.status == 404:
-            return set()
+            return None
         raise

@@ -38,6 +38,19 @@ def read_resources(body: bytes) -> set[str]:
     return {each.name or "" for each in decode_answer(_Resources, body).resources or ()}
 
 
+class _Version(KubeStruct):
+    version: str | None = None
+
+
+class _Group(KubeStruct):
+    versions: list[_Version] | None = None
+
+
+def read_versions(body: bytes) -> list[str]:
+    """The versions in an answer to discovery, an API group. Raises ClusterError."""
+    return [each.version or "" for each in decode_answer(_Group, body).versions or ()]
+
+
 class _Cel(KubeStruct):
     expression: str | None = None
 

@@ -27,6 +27,9 @@ def serve(living: Living) -> Serve:
     def serve(**versions: tuple[str, ...]) -> None:
         def hook(request: Request) -> Answer | None:
             version = request.path.removeprefix(f"{ROOT}/")
+            if versions and request.path == ROOT:
+                group = {"kind": "APIGroup", "versions": [{"version": each} for each in versions]}
+                return Answer(200, json.dumps(group).encode())
             if version in versions:
                 return Answer(200, json.dumps(resource_list(*versions[version])).encode())
             return None

@@ -7,9 +7,12 @@ import pytest
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.dra import device_watches as watches_module
 from scheduler_ext.cluster.dra.discovery import discovered
+from scheduler_ext.cluster.one_shot import cluster_state
+from scheduler_ext.wire.config import Configuration
 from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import NODES, PODS
 from tests.cluster.api.api_requests import Request, lists
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.dra.conftest import CLAIMS, CLASSES, ROOT, RULES, SERVED, SLICES, Serve
 from tests.cluster.following import eventually
 from tests.cluster.living import TWO, Living
@@ -124,6 +127,49 @@ def test_a_cluster_that_was_upgraded_is_asked_after_the_outage(
     living.server.store.put(NODES, node("c"))
     living.server.start()
     living.fits("abc")
+
+
+BETA = (
+    "the cluster serves resource.k8s.io as v1beta2 and v1beta1 and not as v1 (Kubernetes 1.34 or later): GPUs"
+    " and claims of Dynamic Resource Allocation are not counted"
+)
+
+
+def test_a_cluster_of_beta_versions_is_named_once(
+    living: Living, serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(watches_module, "_LOOK_S", 0.01)
+    serve(v1beta2=SERVED["v1"], v1beta1=SERVED["v1"])
+    living.start()
+    assert living.ready()
+    assert living.notes()["discovery-dra"] == BETA
+    for versions in ("v1beta2", "v1beta1"), ("v1beta1",):
+        living.server.stop()
+        eventually(lambda: living.live.status().problems != [])
+        living.server.log.clear()
+        serve(**dict.fromkeys(versions, SERVED["v1"]))
+        living.server.start()
+        living.server.log.wait_for(lambda asked: asked.path == ROOT)
+        eventually(lambda: living.live.status().problems == [])
+    eventually(lambda: "as v1beta1 and not" in living.notes()["discovery-dra"])
+    said = [record.getMessage() for record in caplog.records]
+    assert said.count(BETA) == 1
+    assert living.notes()["discovery-dra"] in said
+
+
+def test_a_cluster_read_once(server: ApiServer, transport: Transport, serve: Serve) -> None:
+    """It names the beta versions, and counts devices that are no GPUs as those of a file."""
+    server.store.put(NODES, node("c"))
+    serve(v1beta2=SERVED["v1"], v1beta1=SERVED["v1"])
+    assert cluster_state(transport, "", Configuration()).problems == {"resource.k8s.io": BETA}
+    serve(**SERVED)
+    server.store.put(CLASSES, device_class())
+    server.store.put(SLICES, resource_slice("c", [gpu_device(0)]))
+    server.store.put(CLAIMS, resource_claim("monitor", request(adminAccess=True)))
+    claims = cluster_state(transport, "", Configuration()).claims
+    assert claims is not None
+    asked = claims.asked("default", ["monitor"])
+    assert (asked.units, asked.hosts, asked.not_modelled) == ((), (frozenset({"c"}),), ())
 
 
 def test_a_cluster_that_does_not_say_what_it_has_is_asked_again(dra: Living) -> None:
