@@ -1,17 +1,19 @@
 """Replies that explain a pod, one at a time: explanations take time from decisions."""
 
+import time
 from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from flask import Response
+from flask import Response, request
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.server.http.body import received_at
 from scheduler_ext.server.replies import json_reply, problem_reply
 from scheduler_ext.wire.extender_args import encode_json
 
-# The listener has few threads, which other requests need as well.
+# From the end of the request: it also waits for one of the listener's few threads, which others need as well.
 _PATIENCE_S = 1.0
 
 
@@ -24,7 +26,8 @@ class Explaining:
 
     def reply(self, answer: Callable[[], dict[str, Any]]) -> Response:
         """The answer as JSON, or its RequestError."""
-        if not self._turn.acquire(timeout=_PATIENCE_S):
+        left_s = received_at(request.environ) + _PATIENCE_S - time.monotonic()
+        if not self._turn.acquire(timeout=max(0.0, left_s)):
             return problem_reply(503, "other pods are being explained; try again", "explain")
         try:
             return json_reply(200, encode_json(answer()))

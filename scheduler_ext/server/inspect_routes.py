@@ -1,6 +1,7 @@
 """The inspection listener's answers: GPUs, pods, why a pod is on its node or waits, and dumps."""
 
 import time
+from collections.abc import Callable
 
 from flask import Blueprint, Response, request
 
@@ -10,8 +11,9 @@ from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import Waiting, pod_list
 from scheduler_ext.server.accepted import MANIFEST_TYPES, check_content
 from scheduler_ext.server.explaining import Explaining, namespaced
-from scheduler_ext.server.http.body import BodyError, read_body
+from scheduler_ext.server.http.body import BodyError, read_body, received_at
 from scheduler_ext.server.replies import json_reply, problem_reply
+from scheduler_ext.server.shared_answers import SharedAnswers
 from scheduler_ext.sources.source_status import Source
 from scheduler_ext.views.idle_pods import idle_pod_list
 from scheduler_ext.views.ledger_dump import ledger_dump
@@ -60,6 +62,8 @@ def questions_blueprint(
     routes = Blueprint("questions", __name__)
     resources = config.resource_names()
 
+    inventories, idle_pods, pod_lists, snapshots, ledgers = (SharedAnswers[bytes]() for _ in range(5))
+
     def nodes() -> list[Node]:
         snapshot = source.snapshot
         return list(snapshot.nodes.values()) if snapshot is not None else []
@@ -67,30 +71,33 @@ def questions_blueprint(
     def infos() -> list[NodeInfo]:
         return [node.info for node in nodes()]
 
-    @routes.get("/inventory")
-    def inventory() -> Response:
-        name = request.args.get("node")
+    def listed(name: str | None) -> bytes:
         asked = [info for info in infos() if name in (None, info.name)]
         status = source.status()
-        listed = inventory_list(asked, config, status.report_ages_s, readings=status.readings)
-        return json_reply(200, encode_json(listed))
+        return encode_json(inventory_list(asked, config, status.report_ages_s, readings=status.readings))
+
+    def idle_listed(namespace: str | None) -> bytes:
+        status = source.status()
+        return encode_json(
+            idle_pod_list(nodes(), config, status.readings, status.facts, time.time(), namespace)
+        )
+
+    @routes.get("/inventory")
+    def inventory() -> Response:
+        return _shared(inventories, listed, request.args.get("node"))
 
     @routes.get("/idle")
     def idle() -> Response:
-        status = source.status()
-        listed = idle_pod_list(
-            nodes(), config, status.readings, status.facts, time.time(), request.args.get("namespace")
-        )
-        return json_reply(200, encode_json(listed))
+        return _shared(idle_pods, idle_listed, request.args.get("namespace"))
 
     @routes.get("/pods")
     def pods() -> Response:
-        return json_reply(200, encode_json(pod_list(infos(), waiting.lines())))
+        return _shared(pod_lists, lambda: encode_json(pod_list(infos(), waiting.lines())))
 
     @routes.get("/debug/snapshot")
     def snapshot() -> Response:
         try:
-            body = explainer.snapshot_file()
+            body = snapshots.answer(None, received_at(request.environ), explainer.snapshot_file)
         except RequestError as error:
             return problem_reply(error.status, str(error), "snapshot")
         response = Response(body, content_type="application/gzip")
@@ -99,9 +106,13 @@ def questions_blueprint(
 
     @routes.get("/debug/ledger")
     def ledger() -> Response:
-        return json_reply(200, encode_json(ledger_dump(source.snapshot, resources)))
+        return _shared(ledgers, lambda: encode_json(ledger_dump(source.snapshot, resources)))
 
     return routes
+
+
+def _shared(answers: SharedAnswers[bytes], compute: Callable[..., bytes], *question: str | None) -> Response:
+    return json_reply(200, answers.answer(question, received_at(request.environ), lambda: compute(*question)))
 
 
 def _only_pod(body: bytes) -> tuple[kube.Pod, list[str]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from flask.testing import FlaskClient
@@ -12,6 +14,7 @@ from scheduler_ext.explain.kube_verdicts import NOT_OFFERED
 from scheduler_ext.server import explaining as explaining_module
 from scheduler_ext.server.app import inspect_app
 from scheduler_ext.server.explaining import Explaining
+from scheduler_ext.server.http.body import BODY_RECEIVED
 from scheduler_ext.server.page.pod_routes import pods_blueprint
 from scheduler_ext.wire.config import Configuration, InspectionSection
 from tests.explain.test_replay import Running, running
@@ -139,9 +142,20 @@ def test_explanations_take_turns(there: Running, monkeypatch: pytest.MonkeyPatch
     def asked() -> int:
         return app.test_client().get("/page/pod?pod=default/wants").status_code
 
-    with app.app_context():
+    with app.test_request_context():
         meanwhile = explaining.reply(lambda: {"status": asked()})
     assert (meanwhile.json, asked()) == ({"status": 503}, 200)
+
+
+def test_a_request_that_has_waited_for_a_thread_does_not_wait_for_its_turn(there: Running) -> None:
+    """Otherwise many explanations would keep the listener's threads from other requests, a second each."""
+    explaining = Explaining(there.explainer())
+    explaining._turn = Mock(acquire=Mock(return_value=False))
+    app = inspect_app(pods_blueprint(there, explaining))  # type: ignore[arg-type]
+    came = {BODY_RECEIVED: time.monotonic() - 60}
+    refused = app.test_client().get("/page/pod?pod=default/wants", environ_overrides=came)
+    assert refused.status_code == 503
+    explaining._turn.acquire.assert_called_once_with(timeout=0.0)
 
 
 def test_lists_search_and_namespaces_answer(there: Running) -> None:

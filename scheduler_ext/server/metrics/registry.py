@@ -1,11 +1,9 @@
 """All metrics of one extender. One process, so the plain registry is enough."""
 
 import math
-import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 
 from prometheus_client import (
     CollectorRegistry,
@@ -28,6 +26,7 @@ from scheduler_ext.server.metrics.node_metrics import NodeText
 from scheduler_ext.server.metrics.queue_metrics import QueueMetrics
 from scheduler_ext.server.metrics.reading_metrics import ReadingText
 from scheduler_ext.server.metrics.value_metrics import ValueMetrics
+from scheduler_ext.server.shared_answers import SharedAnswers
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.wire.config import Configuration
 
@@ -85,9 +84,7 @@ class Metrics:
         )
         for reason in REASONS:
             self._rejections.labels(reason.text)
-        self._rendering = Lock()
-        self._rendered_at = -math.inf
-        self._text = (b"", b"")
+        self._texts = SharedAnswers[tuple[bytes, bytes]]()
         resources = config.resource_names()
         self._gpus = GpuText(source, resources, config.memory.headroom_percent, config.metrics.detail)
         self._states = NodeText(source, config.metrics.detail)
@@ -126,16 +123,15 @@ class Metrics:
             self._rejections.labels(reason).inc(count)
 
     def render(self, asked_at: float = math.inf) -> tuple[bytes, bytes]:
-        """The exposition text in two parts. A scrape whose request came (monotonic seconds) before the last
-        text was begun gets that very text: scrapes that wait for each other share one."""
-        with self._rendering:
-            if self._rendered_at <= asked_at:
-                self._rendered_at = time.monotonic()
-                # The text about GPUs is large, and stays the same object while nothing changes.
-                text = visible(generate_latest(self._registry)) + self._states.render()
-                text += self._readings.render() + self._idle.render()
-                self._text = text, self._gpus.render()
-            return self._text
+        """The exposition text in two parts; scrapes that came (monotonic seconds) before it was begun share
+        it."""
+        return self._texts.answer(None, asked_at, self._render)
+
+    def _render(self) -> tuple[bytes, bytes]:
+        # The text about GPUs is large, and stays the same object while nothing changes.
+        text = visible(generate_latest(self._registry)) + self._states.render()
+        text += self._readings.render() + self._idle.render()
+        return text, self._gpus.render()
 
 
 def _expiry(certificate: Path) -> float:
