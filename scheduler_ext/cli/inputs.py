@@ -217,7 +217,7 @@ class OnePod:
         answer["warnings"][:0] = given.notes()
         answer["notes"] = [
             *unserved(given.pod, self.config),
-            *quota_notes([(given.pod, copies)], state, given.quotas),
+            *quota_notes([(given.pod, copies)], state, given.quotas, given.claims),
         ]
         return answer
 

@@ -1,16 +1,20 @@
-"""ResourceQuotas, and what a pod counts for in one. Source: k8s.io/kubernetes, pkg/quota/v1/evaluator/core,
-pods.go."""
+"""ResourceQuotas, and what a pod or a ResourceClaim counts for in one. Source: k8s.io/kubernetes,
+pkg/quota/v1/evaluator/core, pods.go and resource_claims.go."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from scheduler_ext.core.dra.published import Claim
+from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod.pod_amounts import pod_amounts, quantities
 from scheduler_ext.wire.pod.pod_containers import all_containers
 
 REQUESTS = "requests."
 _PODS = ("pods", "count/pods")
+_CLAIMS = "count/resourceclaims.resource.k8s.io"
+_DEVICES = ".deviceclass.resource.k8s.io/devices"
 # Those that a quota may name without a prefix.
 _BARE = ("cpu", "memory", "ephemeral-storage")
 # Quality of service depends on these alone.
@@ -62,6 +66,10 @@ class Quota:
         namespace = (pod.metadata.namespace if pod.metadata is not None else None) or "default"
         return namespace == self.namespace and all(_matches(scope, pod) for scope in self.scopes)
 
+    def concerns_claim(self, claim: Claim) -> bool:
+        """Whether a claim counts in it: scopes are about pods."""
+        return claim.namespace == self.namespace and not self.scopes
+
 
 def charge(pod: kube.Pod, limit: str) -> Fraction:
     """What a pod counts for in a limit of this name; 0 in one that is not about requests. Raises
@@ -71,6 +79,23 @@ def charge(pod: kube.Pod, limit: str) -> Fraction:
     if not limit.startswith(REQUESTS) and limit not in _BARE:
         return Fraction(0)
     return pod_amounts(pod.spec or kube.PodSpec()).get(limit.removeprefix(REQUESTS), Fraction(0))
+
+
+def claim_charge(claim: Claim, limit: str, extended_resource: Callable[[str], str | None]) -> int:
+    """What a claim counts for in a limit of this name. Devices of a class that serves an extended resource
+    count as this resource too, from Kubernetes 1.36 on, except those that a pod is charged for already."""
+    if limit == _CLAIMS:
+        return 1
+    return sum(
+        count for name, count in claim.charged if limit in _limits(name, claim, extended_resource(name))
+    )
+
+
+def _limits(device_class: str, claim: Claim, extended: str | None) -> set[str]:
+    named = {device_class + _DEVICES}
+    if extended is None or claim.extended:
+        return named
+    return named | {REQUESTS + extended, REQUESTS + DEVICE_CLASS_PREFIX + device_class}
 
 
 def read_quota(item: QuotaObject) -> Quota:

@@ -13,7 +13,7 @@ from scheduler_ext.views.ledger_dump import node_ledger
 from scheduler_ext.views.node_usage import node_usage, pod_usage
 from scheduler_ext.views.overview import node_row
 from tests.core.reported import NAMES
-from tests.dra_objects import WHOLE, device_class, gpu_device, resource_claim, resource_slice
+from tests.dra_objects import WHOLE, device_class, gpu_device, request, resource_claim, resource_slice
 from tests.kube_objects import Json, gpu, gpu_node, holder, node, pod
 from tests.views.seen import info_of
 
@@ -85,6 +85,14 @@ def test_gpus_of_claims_count_for_their_namespace() -> None:
     usage = pod_usage(BY_RESOURCE)
     assert usage is not None
     assert (usage.units, usage.states["Confirmed"]) == ({("default", WHOLE): 1}, 1)
+
+
+def test_a_class_asked_with_admin_access_names_no_held_gpu() -> None:
+    requests = [request(device_class="a-monitor", adminAccess=True), request()]
+    held = resource_claim("spare", *requests, on="n", devices=["gpu-1"])
+    usage = pod_usage(info_of(*NODE, device_class("a-monitor", extended=None), held))
+    assert usage is not None
+    assert usage.units == {("default", CLASS): 1}
 
 
 def test_claimed_gpus_are_counted() -> None:

@@ -106,7 +106,7 @@ def cluster(
     )
     # The manifests of a workload share notes, and each has those on the whole file.
     notes = chain.from_iterable(manifest.notes() for manifest in manifests)
-    exceeded = quota_notes([(pod, 1) for pod in pods], state, quotas)
+    exceeded = quota_notes([(pod, 1) for pod in pods], state, quotas, claims)
     for note in (*dict.fromkeys(notes), *exceeded, *mistakes):
         show(f"Note: {note}", err=True)
     items = answer["items"]

@@ -162,6 +162,19 @@ class DeviceIndex:
     def claim(self, namespace: str, name: str) -> Claim | None:
         return self._claims.named(namespace, name)
 
+    def all_claims(self) -> Iterable[Claim]:
+        """All claims, and the templates of claims that were given."""
+        return self._claims.all()
+
+    def extended_resource(self, device_class: str) -> str | None:
+        """The extended resource that a class serves."""
+        return self._names.extended_resource(device_class)
+
+    def class_of(self, resource: str) -> str | None:
+        """The class that serves a resource of pods; None if it is none of DRA."""
+        names = self._names.now
+        return names.asks[resource].device_class if resource in names.served else None
+
     def resource_of(self, ask: DeviceAsk) -> str | None:
         """The name of the resource that an ask is counted as: its own, or that of its class while some node
         does not know it, or if too many different asks are known. None if the class does not exist or has no

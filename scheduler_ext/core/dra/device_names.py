@@ -115,10 +115,14 @@ class DeviceNames:
     def classes(self) -> set[str]:
         return set(self._classes)
 
+    def extended_resource(self, name: str) -> str | None:
+        """The extended resource that a class serves."""
+        item = self._classes.get(name)
+        return item.extended_resource if item is not None else None
+
     def is_of_whole_gpus(self, name: str) -> bool:
         """Whether the devices of a class stand for whole GPUs, by the extended resource that it serves."""
-        item = self._classes.get(name)
-        return item is not None and item.extended_resource in self._resources.whole
+        return self.extended_resource(name) in self._resources.whole
 
     def waits(self, claim: Claim, devices: int) -> frozenset[str]:
         """A claim asks for devices. Returns the names that this adds; those that no claim asks any more make

@@ -149,7 +149,8 @@ class Claim:
     """A ResourceClaim: what it asks, and the devices that it holds (None before the allocation). Devices with
     admin access are left out, because they stay free. `pods` are (uid, name) of the pods that it is reserved
     for. `node` is the only node of the allocation, if it names one. `extended`: kube-scheduler made it for
-    extended resources. `not_modelled` names features of it that this product does not follow."""
+    extended resources. `not_modelled` names features of it that this product does not follow. `charged` are
+    the devices of each class that a ResourceQuota counts for it: the most that it may get."""
 
     uid: str
     namespace: str
@@ -160,6 +161,7 @@ class Claim:
     node: str | None = None
     extended: bool = False
     not_modelled: tuple[str, ...] = ()
+    charged: tuple[tuple[str, int], ...] = ()
 
     @property
     def key(self) -> str:

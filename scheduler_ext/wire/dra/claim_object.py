@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from msgspec import Raw
@@ -20,6 +21,8 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.dra.resource_api import Selector, amount_text, expressions
 from scheduler_ext.wire.kube import KubeStruct, strings
 
+# The most devices of a claim (k8s.io/api/resource, AllocationResultsMaxSize).
+_MOST_DEVICES: Final = 32
 # Set by kube-scheduler on the claims that it makes for extended resources.
 _EXTENDED_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
 
@@ -123,6 +126,7 @@ def read_claim(item: ClaimObject) -> Claim:
         node=_only_node(allocation.node_selector) if allocation is not None else None,
         extended=strings(metadata.annotations).get(_EXTENDED_ANNOTATION) == "true",
         not_modelled=missing,
+        charged=_charged(asked),
     )
 
 
@@ -138,6 +142,7 @@ def read_template(item: TemplateObject) -> Claim:
         name=name,
         requests=requests,
         not_modelled=missing,
+        charged=_charged(asked),
     )
 
 
@@ -159,10 +164,28 @@ def _requests(asked: _DeviceClaim) -> tuple[tuple[Requested, ...], tuple[str, ..
         every = exactly.allocation_mode == "All"
         if every:
             missing["allocationMode: All"] = None
-        count = 1 if exactly.count is None else exactly.count
+        count = _count(exactly)
         admin = bool(exactly.admin_access)
-        requests.append(Requested(_ask(exactly), 0 if every else max(0, count), every, admin=admin))
+        requests.append(Requested(_ask(exactly), 0 if every else count, every, admin=admin))
     return tuple(requests), tuple(missing)
+
+
+def _count(request: _Request) -> int:
+    return 1 if request.count is None else max(0, request.count)
+
+
+def _charged(asked: _DeviceClaim) -> tuple[tuple[str, int], ...]:
+    """The devices of each class in a quota: of alternatives the largest number of each class, and with admin
+    access the same (k8s.io/kubernetes, pkg/quota/v1/evaluator/core, resource_claims.go)."""
+    charged: Counter[str] = Counter()
+    for each in asked.requests or ():
+        most: dict[str, int] = {}
+        for one in each.first_available or [each.exactly or each]:
+            name = one.device_class_name or ""
+            count = _MOST_DEVICES if one.allocation_mode == "All" else _count(one)
+            most[name] = max(most.get(name, 0), count)
+        charged.update(most)
+    return tuple(sorted(charged.items()))
 
 
 def _ask(request: _Request) -> DeviceAsk:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.cache.node_record import NodeRecord
-from scheduler_ext.core.dra.published import DeviceAsk
+from scheduler_ext.core.dra.published import DeviceAsk, Requested
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import PendingPod
@@ -110,10 +111,15 @@ def test_nodes_learn_new_names_some_at_a_time() -> None:
             [(DeviceAsk(DRIVER, capacity=(("bandwidth", "20"),)), 1)], None, id="a part of something else"
         ),
         pytest.param([(DeviceAsk("mig.nvidia.com"), 1)], None, id="a MIG instance"),
+        pytest.param(
+            [(DeviceAsk(DRIVER), 8, False, 0, True), (DeviceAsk(DRIVER), 1)],
+            TaskClass(4000, 1),
+            id="a GPU, and admin access to others",
+        ),
     ],
 )
 def test_pods_that_ask_through_claims_are_demand(
-    asks: Sequence[tuple[DeviceAsk, int]], expected: TaskClass | None
+    asks: Sequence[tuple[Any, ...]], expected: TaskClass | None
 ) -> None:
     cache = cache_with_node(NodeRecord(uid="uid"))
     cache.devices.update_class(GPU_CLASS)
@@ -122,8 +128,8 @@ def test_pods_that_ask_through_claims_are_demand(
     pending = PendingPod(pod, "1", "ours", claims=("c",))
     cache.update_pending(pending)
     assert not cache.demand.workload().parts, "its claim is not known yet"
-    for ask, count in asks:
-        cache.devices.update_claim(replace(waiting("c", ask, count), namespace=pod.namespace))
+    requests = tuple(Requested(*each) for each in asks)
+    cache.devices.update_claim(replace(waiting("c", asks[0][0]), namespace=pod.namespace, requests=requests))
     for _ in range(2):
         cache.update_pending(pending)
         assert list(cache.demand.workload().parts) == ([] if expected is None else [expected])

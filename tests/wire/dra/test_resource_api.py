@@ -337,6 +337,19 @@ def test_requests_of_a_claim(
     assert (found.requests, found.not_modelled, found.devices) == (expected, missing, None)
 
 
+def test_the_devices_that_a_quota_counts() -> None:
+    """As resource_claims.go of kube-apiserver's quota counts them; the most that a claim may get is 32."""
+    one = {"deviceClassName": "c"}
+    requests = [
+        {"exactly": one | {"count": 2, "adminAccess": True}},
+        {"exactly": {"deviceClassName": "d", "allocationMode": "All"}},
+        {"firstAvailable": [one | {"count": 4}, one | {"count": 3}, {"deviceClassName": "e"}]},
+        one,
+    ]
+    body = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": requests}}}
+    assert read_claim(decoded(body, ClaimObject)).charged == (("c", 7), ("d", 32), ("e", 1))
+
+
 def test_allocated_claim() -> None:
     result = {"request": "r", "driver": "gpu.nvidia.com", "pool": "node", "device": "gpu-0"}
     field = {"key": "metadata.name", "operator": "In", "values": ["node"]}
