@@ -66,14 +66,15 @@ class Sharing(Filter):
 class Replicas(Filter):
     """Refuses nodes whose device plugin gives a container one replica of a shared GPU, to pods with a
     container of more. The kubelet would refuse them at their admission (UnexpectedAdmissionError), and their
-    controller would create others for ever. Source: k8s-device-plugin, ValidateRequest in internal/rm/rm.go.
+    controller would create others for ever. Source: k8s-device-plugin, ValidateRequest in internal/rm/rm.go,
+    and the one of GKE's (node_labels.one_replica).
     """
 
     name = "replicas"
     reason = Reason(
         "node(s) had shared GPUs with one replica per container",
         "A container requests several replicas of GPUs that are shared, and the device plugin gives each"
-        " container one: always under MPS, and with failRequestsGreaterThanOne under time-slicing.",
+        " container one: under MPS, on GKE, and with failRequestsGreaterThanOne under time-slicing.",
         "Request one GPU for each container, or use nodes with whole GPUs. If the device plugin gives more,"
         " label the node gpu.scheduler-ext.io/fail-requests-greater-than-one=false.",
     )

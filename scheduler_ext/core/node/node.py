@@ -135,7 +135,7 @@ class NodeInfo:
     report, and takes whole GPUs and MIG instances by its allocatable, however long. `agent_label` says
     whether its labels bring an agent; None if unknown. `capacity` also counts what the kubelet withholds from
     allocatable, such as sick GPUs. `handed_out_by` is the way of its label, where there are two.
-    `one_replica` is what the operator states about requests of several replicas of a shared GPU; None if
+    `one_replica` is what labels state about requests of several replicas of a shared GPU; None if
     nothing. `failed_change` is the label that says that a change of its GPUs failed. `is_fraction`: its GPU
     is a fraction of one, by the cloud. `uncounted` is the part of allocatable that looks
     like GPUs and has no configured name; no decision reads it."""

@@ -148,9 +148,15 @@ def stated_value(text: str | None) -> float:
 
 
 def one_replica(labels: Labels) -> bool | None:
-    """Whether the device plugin refuses containers of more than one replica, as the operator of the node
-    states it; None without a readable label."""
-    return {"true": True, "false": False}.get(labels.get(ONE_REPLICA_LABEL, "").lower())
+    """Whether the device plugin refuses containers of more than one replica: as the operator of the node
+    states it, or as that of GKE does, which gives several only of a single GPU shared by MPS
+    (GoogleCloudPlatform/container-engine-accelerators, ValidateRequest in pkg/gpu/nvidia/gpusharing). None
+    where no label says."""
+    stated = {"true": True, "false": False}.get(labels.get(ONE_REPLICA_LABEL, "").lower())
+    on_gke = _SHARING.get(labels.get(f"{GKE}gpu-sharing-strategy", "").lower())
+    if stated is not None or on_gke is None:
+        return stated
+    return on_gke != "mps" or natural(labels.get(f"{GKE}accelerator-count")) != 1
 
 
 def change_in_progress(labels: Labels) -> bool:

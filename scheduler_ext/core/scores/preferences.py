@@ -27,13 +27,14 @@ class Reported:
 
 class WholeBeforeSlice:
     """0 where the pod would get a time slice, a part by MPS, a MIG instance that is handed out as a GPU, or a
-    fraction of a GPU by the cloud; 1 on other nodes. Not among the weighted scores either."""
+    fraction of a GPU by the cloud, which alone a pod that wants exclusive GPUs may get; 1 on other nodes. Not
+    among the weighted scores either."""
 
     name = "whole-before-slice"
 
     def applies(self, scoring: Scoring) -> bool:
         return (
-            bool(scoring.request.whole) and scoring.request.sharing is None and scoring.snapshot.some_sliced
+            bool(scoring.request.whole) and scoring.request.sharing != "any" and scoring.snapshot.some_sliced
         )
 
     def value(self, scoring: Scoring) -> Floats:

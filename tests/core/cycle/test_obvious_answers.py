@@ -173,6 +173,12 @@ ROWS = [
         {"whole"},
         id="and no fraction of a cloud",
     ),
+    pytest.param(
+        whole(sharing="exclusive"),
+        {"eighth": has("L4", 1, is_fraction=True), "whole": has("H100-80GB", 8)},
+        {"whole"},
+        id="least of all if it is to be exclusive",
+    ),
     pytest.param(whole(), ONLY_SLICES, {"slices"}, id="a slice is better than to wait"),
     pytest.param(whole(2), ONLY_SLICES, set(), id="two slices are no two GPUs"),
     pytest.param(whole(2, sharing="any"), ONLY_SLICES, {"slices"}, id="unless any sharing is accepted"),

@@ -23,6 +23,8 @@ GKE_SHARED = GKE | {
     "cloud.google.com/gke-gpu-sharing-strategy": "time-sharing",
     "cloud.google.com/gke-max-shared-clients-per-gpu": "5",
 }
+GKE_MPS = GKE_SHARED | {"cloud.google.com/gke-gpu-sharing-strategy": "mps"}
+GKE_COUNT = "cloud.google.com/gke-accelerator-count"
 
 
 def shared(strategy: str, replicas: str) -> dict[str, str]:
@@ -180,6 +182,12 @@ def test_change_in_progress(mig_state: str | None, upgrade_state: str | None, ch
         pytest.param(one_replica, {ONE_REPLICA_LABEL: "True"}, True, id="one replica for each container"),
         pytest.param(one_replica, {ONE_REPLICA_LABEL: "false"}, False, id="several"),
         pytest.param(one_replica, {ONE_REPLICA_LABEL: "perhaps"}, None, id="an unreadable label"),
+        pytest.param(one_replica, GKE_SHARED, True, id="GKE's time-sharing gives one"),
+        pytest.param(one_replica, GKE_MPS, True, id="so does its MPS on several GPUs"),
+        pytest.param(one_replica, GKE_MPS | {GKE_COUNT: "1"}, False, id="but on one GPU several"),
+        pytest.param(
+            one_replica, GKE_SHARED | {ONE_REPLICA_LABEL: "false"}, False, id="the operator decides"
+        ),
         pytest.param(is_fraction, {INSTANCE: "g6f.xlarge"}, True, id="an eighth of an L4"),
         pytest.param(is_fraction, {INSTANCE: "g6.xlarge"}, False, id="a whole one"),
         pytest.param(is_fraction, {f"{EC2}-name": "l4", f"{EC2}-count": "0"}, True, id="as EC2 counts it"),
