@@ -54,7 +54,7 @@ def serving_apps(
         config,
         extender.places,
         extender.new_nodes,
-        source.notes_on,
+        source.gang_wait,
         source.gang_of,
     )
     explaining = Explaining(explainer)

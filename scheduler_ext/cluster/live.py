@@ -39,7 +39,7 @@ from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.planning.gang import GangKey
-from scheduler_ext.core.planning.plan import Plan
+from scheduler_ext.core.planning.plan import GangWait, Plan
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
@@ -174,11 +174,10 @@ class LiveInventory(Background):
         with self.locked as cache:
             return cache.all_pending()
 
-    def notes_on(self, uid: str) -> Sequence[str]:
-        """What a waiting pod waits for beside a node of its own: its gang."""
+    def gang_wait(self, uid: str) -> GangWait | None:
+        """What a member of a gang waits for beside a node of its own."""
         gangs = self.planning.gangs if self.planning is not None else None
-        note = gangs.entries.note(uid) if gangs is not None else None
-        return (note,) if note else ()
+        return gangs.entries.wait(uid) if gangs is not None else None
 
     def gang_of(self, uid: str) -> GangKey | None:
         """The gang of a member that waits."""

@@ -13,6 +13,7 @@ from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.node.nominated import without_kept
 from scheduler_ext.core.planning.gang import GangKey
+from scheduler_ext.core.planning.plan import GangWait
 from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -29,6 +30,7 @@ from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.record import Offered, Record, Recorded
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.gangs import gates_in_words
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 from scheduler_ext.wire.pod.pod_identity import pod_name, pod_priority, pod_uid
 from scheduler_ext.wire.redacted import likeness, read_redacted
@@ -109,19 +111,18 @@ class Explainer:
         config: Configuration,
         places: Places | None = None,
         new_nodes: NewNodes | None = None,
-        notes: Callable[[str], Sequence[str]] = lambda _: (),
+        gang_wait: Callable[[str], GangWait | None] = lambda _: None,
         gang_of: Callable[[str], GangKey | None] = lambda _: None,
     ) -> None:
-        """`places` are those that preempt of a running extender has named; `new_nodes` are its own. `notes`
-        says what a waiting pod, by uid, waits for beside a node, such as its gang, and `gang_of` names the
-        gang of a member."""
+        """`places` are those that preempt of a running extender has named; `new_nodes` are its own.
+        `gang_wait` says what a member of a gang, by uid, waits for, and `gang_of` names its gang."""
         self._source = source
         self._record = record
         self.config = config
         self._sizing = config.sizing()
         self._places = Places(self._sizing) if places is None else places
         self._new_nodes = NewNodes(self._sizing) if new_nodes is None else new_nodes
-        self._notes = notes
+        self._gang_wait = gang_wait
         self._gang_of = gang_of
 
     @_bad_request()
@@ -151,6 +152,12 @@ class Explainer:
         decision, kube_view = self._decided(found)
         told = diagnosed(pod, decision, kube_view, self.config, self._source.claims)
         return told | {"nodes": len(decision.snapshot.nodes)}
+
+    def beside_nodes(self, waiting: PendingPod) -> GangWait | None:
+        """What a waiting pod waits for though nodes take it: its gang, or the end of its gates."""
+        if (wait := self._gang_wait(waiting.pod.uid)) is not None or not waiting.gated:
+            return wait
+        return GangWait("; ".join(gates_in_words(read_redacted(waiting.manifest))))
 
     def likeness(self, waiting: PendingPod) -> "Likeness":
         """All that `of_waiting` reads of a waiting pod."""
@@ -249,7 +256,8 @@ class Explainer:
             record = self._record.of_pod(waiting.pod)
             was_asked = record is not None and record.filters > 0
             stranger = other_scheduler(waiting.scheduler_name, was_asked, self.config)
-            warnings = (*((stranger,) if stranger else ()), *self._notes(waiting.pod.uid))
+            wait = self._gang_wait(waiting.pod.uid)
+            warnings = (*((stranger,) if stranger else ()), *((wait.text,) if wait else ()))
             return _Found(pod, self._wish(pod), record, warnings=warnings)
         holder = self._holder(namespace, name)
         if holder is not None:

@@ -191,6 +191,8 @@ class Waiting:
             text, reason = nearest["text"], nearest["reason"]
         else:
             text = FITS_NOW if told is not None and fits else None
+            if (wait := self._explainer.beside_nodes(waiting)) is not None:
+                text, reason = wait.text, wait.reason or reason
         commonest = None
         if told is not None and nearest is not None:
             most, nodes = next(iter(told["counts"].items()))

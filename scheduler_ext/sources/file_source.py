@@ -14,6 +14,7 @@ from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.node.pod_facts import FactsOfPods
 from scheduler_ext.core.planning.gang import GangKey
+from scheduler_ext.core.planning.plan import GangWait
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
@@ -58,9 +59,9 @@ class InventorySource(Background):
     def snapshot(self) -> Snapshot | None:
         return self._extender.snapshot
 
-    def notes_on(self, _: str) -> Sequence[str]:
+    def gang_wait(self, _: str) -> GangWait | None:
         """Nothing is planned here."""
-        return ()
+        return None
 
     def gang_of(self, _: str) -> GangKey | None:
         """Nothing is planned here."""

@@ -1,14 +1,14 @@
 """Gangs in a dry run: the pods of one are placed together, or none is."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.planning.draining import Topology
 from scheduler_ext.core.planning.gang import NODE_POOL, Gang, GangKey, GangWish, Member, MemberState, gangs_of
 from scheduler_ext.core.planning.gang_fit import GangMiss, fit
-from scheduler_ext.core.planning.gang_words import assembling, gpu_amounts, nearest_miss
+from scheduler_ext.core.planning.gang_words import assembling, nearest_miss, no_domain
 from scheduler_ext.core.planning.placing import Place
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire import kube
@@ -21,9 +21,11 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Why a gang has no places: the fields of each of its pods in a Simulation."""
+    """Why a gang has no places: what is missing, and by uid of a pod that finds none beside the others, the
+    fields of its nearest refusal in a Simulation."""
 
-    fields: Json
+    message: str
+    refused: Mapping[str, Json | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +86,15 @@ class GangsOfCluster:
         of them has a place."""
         gang = self._gang(members)
         if gang.problem is not None or gang.missing:
-            return Missed({"message": gang.problem or assembling(gang)})
+            return Missed(gang.problem or assembling(gang))
         found = fit(gang, self._places, self._topology(gang.wish))
-        if isinstance(found, GangMiss):
-            message = nearest_miss(found, lambda asker: gpu_amounts(asker.request))
-            return Missed(self._refusal(gang, found) | {"message": message})
-        return self._places.settle()
+        if not isinstance(found, GangMiss):
+            return self._places.settle()
+        if none := no_domain(gang, found):
+            return Missed(none)
+        counts = found.about_each(gang, self._places, self._cluster.refusals)
+        refused = found.about_each(gang, self._places, self._cluster.refusal)
+        return Missed(nearest_miss(found, counts, lambda asker: asker.request), refused)
 
     def _gang(self, asking: Sequence[tuple[GangWish, Asker]]) -> Gang[Asker]:
         kinds: list[tuple[object, object]] = []
@@ -134,19 +139,6 @@ class GangsOfCluster:
                 if value := info.pool if key == NODE_POOL else labels.get(key, ""):
                     values[name] = value
         return found
-
-    def _refusal(self, gang: Gang[Asker], miss: GangMiss[Asker]) -> Json:
-        """The nearest refusal of the first member without a place, beside those with one; nothing if it would
-        fit in another domain."""
-        left = {member.uid for member in miss.unplaced}
-        mark = self._places.mark()
-        for member in gang.joining:
-            if member.uid not in left and (place := self._places.best(member.ask, miss.domain.nodes)):
-                self._places.put(member.ask, place.node)
-        first = miss.unplaced[0].ask
-        refusal = None if self._places.best(first) else self._cluster.refusal(first)
-        self._places.rollback(mark)
-        return refusal or {}
 
 
 def wishes_of(pods: Sequence[kube.Pod]) -> dict[GangKey, list[int]]:

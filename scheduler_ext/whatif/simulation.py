@@ -111,7 +111,8 @@ class _Run:
             return {each: item | (missed if each in members else {}) for each, item in items.items()}
         found = self._gangs.place(list(members.values()))
         if isinstance(found, Missed):
-            return {position: item | found.fields for position, item in items.items()}
+            refused = {position: found.refused.get(each.uid) or {} for position, (_, each) in members.items()}
+            return {each: item | refused[each] | {"message": found.message} for each, item in items.items()}
         for position, (_, asker) in members.items():
             got = found.get(asker.uid)
             if got is not None:

@@ -1,6 +1,7 @@
 """A dry run on a whole cluster: pods are bound and evicted in memory only."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -123,31 +124,28 @@ class WhatIf:
         equal = np.flatnonzero(totals == best)
         return Place(list(self.infos)[int(equal[ranks[equal].argmin()])], float(best))
 
-    def refusal(self, asker: Asker) -> dict[str, Any] | None:
-        """The nearest refusal of a pod that fits nowhere, as plain values; None without nodes."""
-        decision = self._decide(asker.request)
-        codes = decision.verdict[self.snapshot.state_of[:-1]].tolist()
-        refused = self.in_tree.refused(asker.needs)
-        near = nearest(
-            (
-                Refused(
-                    self.snapshot.nodes[name],
-                    asker.request,
-                    code,
-                    refused.get(name),
-                    self.in_tree.facts(name),
-                )
-                for name, code in zip(self.infos, codes, strict=True)
-            ),
-            decision,
-            asker.needs,
-            self.in_tree.ours(asker.needs),
-            self._lacks,
-        )
+    def refusal(self, asker: Asker, among: Collection[str] | None = None) -> dict[str, Any] | None:
+        """The nearest refusal of a pod that fits on none of these nodes (`among` None: all), as plain values;
+        None without nodes."""
+        decision, ours = self._decide(asker.request), self.in_tree.ours(asker.needs)
+        near = nearest(self._refused(asker, among), decision, asker.needs, ours, self._lacks)
         if near is None:
             return None
         miss = miss_of(near, decision)
         return {"reason": near.reason, "nearestMiss": miss, "nearestNode": near.node.info.name}
+
+    def refusals(self, asker: Asker, among: Collection[str] | None = None) -> Counter[str]:
+        """The number of these nodes by the reason for which they refuse the pod."""
+        return Counter(each.reason for each in self._refused(asker, among))
+
+    def _refused(self, asker: Asker, among: Collection[str] | None) -> Iterator[Refused]:
+        """Nodes none of which takes the pod."""
+        codes = self._decide(asker.request).verdict[self.snapshot.state_of[:-1]].tolist()
+        in_tree = self.in_tree.refused(asker.needs)
+        for name, code in zip(self.infos, codes, strict=True):
+            if among is None or name in among:
+                node, facts = self.snapshot.nodes[name], self.in_tree.facts(name)
+                yield Refused(node, asker.request, code, in_tree.get(name), facts)
 
     def bind(self, asker: Asker, name: str) -> list[dict[str, Any]]:
         """Put a pod on a node that takes it; the devices of its containers, as explain returns them."""

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_ext.core.planning.gang import GATE
+from scheduler_ext.core.planning.plan import GangWait
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import FITS_NOW, NOT_ASKED, LongWait, Waiting
 from tests.explain.explaining import free_node
@@ -62,6 +64,42 @@ def test_each_is_shown_with_its_reason_and_the_nearest_node() -> None:
 def test_a_pod_that_fits_and_that_kube_scheduler_never_asked_about() -> None:
     there = running(*whole_node("n", None), pod("p", {WHOLE: "1"}))
     assert told(board(there)) == [("p", NOT_ASKED, FITS_NOW)]
+
+
+GATED = pod("p", {WHOLE: "1"}, schedulingGates=[{"name": GATE}])
+
+
+@pytest.mark.parametrize(
+    ("wait", "expected"),
+    [
+        pytest.param(
+            GangWait("gang ml/train: 1 of 2 members fit", "Insufficient cpu"),
+            ("p", "Insufficient cpu", "gang ml/train: 1 of 2 members fit"),
+            id="what its gang lacks",
+        ),
+        pytest.param(
+            GangWait("gang ml/train: 1 of 2 pods exist"),
+            ("p", NOT_ASKED, "gang ml/train: 1 of 2 pods exist"),
+            id="the pods of its gang",
+        ),
+        pytest.param(
+            None,
+            (
+                "p",
+                NOT_ASKED,
+                f"scheduling gate {GATE}: this extender removes it when all pods of the gang have places",
+            ),
+            id="the end of its gate",
+        ),
+    ],
+)
+def test_what_a_pod_behind_a_gate_waits_for(wait: GangWait | None, expected: tuple[str, str, str]) -> None:
+    """Though a node would take it."""
+    there = running(*whole_node("n", None), GATED)
+    explainer = Explainer(there, there.extender.record, there.config, gang_wait=lambda _: wait)
+    found = Waiting(there, there.extender.record, explainer, Clock())
+    assert told(found) == [expected]
+    assert found.reasons() == {expected[1]: 1}
 
 
 def test_the_highest_priority_comes_first_then_who_waits_longest() -> None:

@@ -68,8 +68,46 @@ def test_a_gang_that_fits_has_a_node_for_each_pod() -> None:
             team(2, 3, annotations={"gang-required-topology": ZONE}),
             [*host("n1", 4, zone="a"), *host("n2", 4, zone="b")],
             f"1 of 2 members fit in {ZONE}=a; 3 × nvidia.com/gpu short",
-            None,
+            "Insufficient nvidia.com/gpu per device",
             id="no zone for all of them",
+        ),
+        pytest.param(
+            team(2, annotations={"gang-required-topology": "rack"}),
+            host("n1", 4),
+            "no node that could take a member has the label rack, as the gang requires; correct its "
+            "required topology, or label the nodes",
+            None,
+            id="no node with the label of the domain",
+        ),
+        pytest.param(
+            team(3, limits={WHOLE: "1", "cpu": "40"}),
+            [*host("n1", 4), *host("n2", 4), *host("n3", 0)],
+            "2 of 3 members fit; no node for 1 × nvidia.com/gpu: 2 Insufficient cpu, "
+            "1 Insufficient nvidia.com/gpu per device",
+            "Insufficient cpu",
+            id="too little CPU beside the other members",
+        ),
+        pytest.param(
+            team(2, limits={WHOLE: "3", "memory": "2Ti"}),
+            host("n1", 8),
+            "0 of 2 members fit; no node for 6 × nvidia.com/gpu: 1 Insufficient memory",
+            "Insufficient memory",
+            id="a node with too little memory",
+        ),
+        pytest.param(
+            team(2, nodeSelector={ZONE: "c"}),
+            [*host("n1", 4), *host("n2", 4)],
+            "0 of 2 members fit; no node for 2 × nvidia.com/gpu: "
+            "2 node(s) didn't match Pod's node affinity/selector",
+            "node(s) didn't match Pod's node affinity/selector",
+            id="no node with the labels of the members",
+        ),
+        pytest.param(
+            team(2, annotations={"model": "H100"}),
+            host("n1", 4, "T4"),
+            "0 of 2 members fit; no node for 2 × H100: 1 node(s) didn't match the requested GPU model",
+            "node(s) didn't match the requested GPU model",
+            id="no GPU of the model",
         ),
         pytest.param(
             team(3)[:2], host("n1", 8), "2 of 3 pods exist", None, id="a pod that does not exist yet"
@@ -87,6 +125,21 @@ def test_a_gang_that_does_not_fit_has_no_node_at_all(
     assert {item["valuePerHour"] for item in members} == {None}
     # It holds nothing.
     assert later["node"] is not None
+
+
+def test_each_member_has_a_reason_of_its_own() -> None:
+    leader = member("leader", size=4, limits={WHOLE: "1", "cpu": "200"})
+    workers = [member(f"w{number}", 3, size=4) for number in range(2)]
+    items = foreseen([leader, *workers, member("small", size=4)], *host("n1", 4), *host("n2", 2))
+    assert [item["reason"] for item in items] == [
+        "Insufficient cpu",
+        "Insufficient nvidia.com/gpu per device",
+        "Insufficient nvidia.com/gpu per device",
+        None,
+    ]
+    assert {item["message"] for item in items} == {
+        "2 of 4 members fit; 3 × nvidia.com/gpu short; no node for 1 × nvidia.com/gpu: 2 Insufficient cpu"
+    }
 
 
 def test_a_gang_that_does_not_fit_leaves_its_cpu_to_others() -> None:

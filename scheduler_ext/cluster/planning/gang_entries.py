@@ -7,11 +7,12 @@ from typing import NamedTuple
 from scheduler_ext.cluster.planning.gang_assembly import Assembled
 from scheduler_ext.core.planning.gang import Gang, GangKey
 from scheduler_ext.core.planning.gang_decisions import Verdict
-from scheduler_ext.core.planning.gang_words import gpu_amounts, sentence
-from scheduler_ext.core.planning.plan import Entry, State
+from scheduler_ext.core.planning.gang_words import sentence
+from scheduler_ext.core.planning.plan import Entry, GangWait, State
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 
 _UNREAD = "the object of its group is still to be read"
+_NONE: Mapping[str, int] = {}
 
 
 class _Stands(NamedTuple):
@@ -22,6 +23,7 @@ class _Stands(NamedTuple):
     gang: GangKey | None = None
     node: str = ""
     deadline: float | None = None
+    refusals: Mapping[str, int] = _NONE
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class GangEntries:
             gang = verdict.gang
             if gang is None:
                 continue
-            reason = sentence(verdict, lambda ask: gpu_amounts(ask.request))
+            reason = sentence(verdict, lambda ask: ask.request)
             gangs.append((gang, verdict.state, reason))
             for member in gang.members:
                 if member.is_unbound:
@@ -71,7 +73,7 @@ class GangEntries:
             return _Stands(state, "", gang.key, node, member.deadline)
         if kept is not None:
             node = kept.places.get(uid, node)
-        return _Stands(state, reason, gang.key, node, member.deadline)
+        return _Stands(state, reason, gang.key, node, member.deadline, verdict.refusals.get(uid, _NONE))
 
     def forget(self) -> None:
         """Another extender decides about gangs."""
@@ -87,12 +89,13 @@ class GangEntries:
         stands = self._stands.get(uid)
         return stands.gang if stands is not None else None
 
-    def note(self, uid: str) -> str | None:
-        """What the gang of a member waits for, in a sentence; None for any other pod."""
+    def wait(self, uid: str) -> GangWait | None:
+        """What a member waits for; None for any other pod."""
         stands = self._stands.get(uid)
         if stands is None or not stands.reason:
             return None
-        return f"gang {stands.gang}: {stands.reason}" if stands.gang is not None else stands.reason
+        text = f"gang {stands.gang}: {stands.reason}" if stands.gang is not None else stands.reason
+        return GangWait(text, max(stands.refusals, key=stands.refusals.__getitem__, default=None))
 
     def entry(self, ask: WaitingPod, at: float) -> Entry:
         """How a member stands."""
@@ -111,6 +114,7 @@ class GangEntries:
             since.at if since is not None else at,
             node=stands.node,
             reason=stands.reason,
+            refusals=stands.refusals,
             gang=stands.gang,
             deadline=stands.deadline,
         )

@@ -227,6 +227,7 @@ class GangPlanning:
             lambda ask, some, left: proposals.of(ask.pod, some, left),
             self.writes.not_evicted(),
             self._failures,
+            cluster.refusals,
         )
         planning = GangStep(self._wall(), scene, self._policy, self._reservations, self._keeping)
         turns = GangTurns(planning, planner, self.alone(asks), cluster, self._pods.duration_s, now, version)

@@ -1,7 +1,7 @@
 """Resource requests of a pod, and which of them a node cannot meet (kube-scheduler's NodeResourcesFit)."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
@@ -67,6 +67,22 @@ def _largest(one: Requests, other: Requests) -> dict[str, Fraction]:
     return {**one, **more}
 
 
+def in_order(resources: Collection[str]) -> list[str]:
+    """The resources of a node that kube-scheduler counts, in its order, extended ones by name."""
+    # Those that are counted besides the fixed ones: extended resources, huge pages, volumes.
+    named = ("attachable-volumes-", _HUGEPAGES)
+    fixed = (_PODS, _CPU, *_BYTE_RESOURCES)
+    return [
+        *(name for name in fixed if name in resources),
+        *sorted(name for name in resources if "/" in name or name.startswith(named)),
+    ]
+
+
+def shortage_text(resource: str) -> str:
+    """kube-scheduler's reason for a node with too little of a resource."""
+    return "Too many pods" if resource == _PODS else f"Insufficient {resource}"
+
+
 @dataclass(frozen=True, slots=True)
 class Shortage:
     """One resource a node has too little of; needed, free and allocatable are in the resource's own unit."""
@@ -78,7 +94,7 @@ class Shortage:
 
     @property
     def reason(self) -> str:
-        return "Too many pods" if self.resource == _PODS else f"Insufficient {self.resource}"
+        return shortage_text(self.resource)
 
     @property
     def is_by_claim(self) -> bool:
@@ -117,10 +133,7 @@ def shortages(
     pod_limit = allocatable.get(_PODS, _ZERO)
     if _PODS not in ignore_resources and pod_count + 1 > pod_limit:
         yield Shortage(_PODS, Fraction(1), pod_limit - pod_count, pod_limit)
-    # Those that are counted besides the fixed ones: extended resources, huge pages, volumes.
-    named = ("attachable-volumes-", _HUGEPAGES)
-    extended = sorted(name for name in requests if "/" in name or name.startswith(named))
-    for resource in (_CPU, *_BYTE_RESOURCES, *extended):
+    for resource in in_order(requests):
         needed = requests.get(resource, _ZERO)
         unknown = resource.startswith(DEVICE_CLASS_PREFIX) and resource not in allocatable
         if not needed or unknown or resource in ignore_resources:

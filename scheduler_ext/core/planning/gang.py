@@ -167,14 +167,6 @@ class Gang(Generic[T]):
         return all(member.deadline is None for member in running)
 
     @property
-    def is_partial(self) -> bool:
-        """Whether some members are bound, and another one is not or does not exist. Members that do not come
-        back to a gang that had started are its owner's choice."""
-        if not self.bound:
-            return False
-        return any(member.is_unbound for member in self.team) or (not self.has_started and self.missing > 0)
-
-    @property
     def priority(self) -> int:
         """The lowest of its members': the gang may do what each of them may."""
         return min((member.priority for member in self.members), default=0)

@@ -30,16 +30,18 @@ class Single(Generic[T]):
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[T]):
     """How a gang (or the pod `uid`) stands after the step, in the order in which places are given. `miss` is
-    the nearest that a gang came to fitting, `reservation` its own, `behind` the gang whose reservation is in
-    the way. Of a gang for which no places are kept, `again_at` is when they are kept again, and `too_much`
-    the part of the GPUs that they would be, above the part that is allowed. `failure` is why its last start
-    failed, and `left_out` are the nodes that it does not use for that reason."""
+    the nearest that a gang came to fitting, and `refusals` has by uid, for pods of the kinds without a place
+    there, the number of nodes that refuse them by reason. `reservation` is its own, `behind` the gang whose
+    reservation is in the way. Of a gang for which no places are kept, `again_at` is when they are kept again,
+    and `too_much` the part of the GPUs that they would be, above the part that is allowed. `failure` is why
+    its last start failed, and `left_out` are the nodes that it does not use for that reason."""
 
     state: State
     gang: Gang[T] | None = None
     uid: str | None = None
     places: Mapping[str, str] = field(default_factory=dict)
     miss: GangMiss[T] | None = None
+    refusals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     reservation: Reservation[T] | None = None
     behind: GangKey | None = None
     again_at: float | None = None

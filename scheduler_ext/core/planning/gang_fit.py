@@ -1,7 +1,7 @@
 """Whether the members of a gang fit together: all of them, in one domain if the gang asks for that, or
 none."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -10,6 +10,7 @@ from scheduler_ext.core.planning.gang import Gang, Member
 from scheduler_ext.core.planning.placing import Place, Placing
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 # Orders of different members that are tried before the gang counts as not fitting.
 ORDERS = 8
@@ -43,11 +44,33 @@ class GangFit:
 
 @dataclass(frozen=True, slots=True)
 class GangMiss(Generic[T]):
-    """The nearest that a gang came to fitting: the members that found a place, and those left over."""
+    """The nearest that a gang came to fitting: the members that found a place, with its node, and those left
+    over."""
 
-    placed: int
+    placed: tuple[tuple[Member[T], str], ...]
     unplaced: tuple[Member[T], ...]
     domain: Domain = field(default_factory=Domain)
+
+    def about_each(
+        self, gang: Gang[T], cluster: Placing[T], about: Callable[[T, Collection[str] | None], R]
+    ) -> dict[str, R]:
+        """By uid of each pod that waits and is of a kind without a place, what `about` says of that kind and
+        the nodes of the domain (None: all), while the other members have their places. `cluster` is as it was
+        when the gang was tried."""
+        mark = cluster.mark()
+        for member, node in self.placed:
+            cluster.put(member.ask, node)
+        found: dict[Hashable, R] = {}
+        for member in self.unplaced:
+            if _kind(member) not in found:
+                found[_kind(member)] = about(member.ask, self.domain.nodes)
+        cluster.rollback(mark)
+        waiting = (each for each in gang.members if each.is_unbound)
+        return {each.uid: found[_kind(each)] for each in waiting if _kind(each) in found}
+
+
+def _kind(member: Member[T]) -> Hashable:
+    return member.uid if member.kind is None else member.kind
 
 
 def fit(
@@ -70,7 +93,7 @@ def fit(
         found = _in_domain(members, cluster, domain)
         cluster.rollback(mark)
         if isinstance(found, GangMiss):
-            if nearest is None or found.placed > nearest.placed:
+            if nearest is None or len(found.placed) > len(nearest.placed):
                 nearest = found
             continue
         compared += 1
@@ -80,7 +103,7 @@ def fit(
         for member in members:
             cluster.put(member.ask, best.places[member.uid].node)
         return best
-    return nearest or GangMiss(0, tuple(members))
+    return nearest or GangMiss((), tuple(members))
 
 
 def domains(gang: Gang[T], topology: Topology, among: Collection[str] | None = None) -> Iterator[Domain]:
@@ -131,8 +154,9 @@ def _in_domain(members: Sequence[Member[T]], cluster: Placing[T], domain: Domain
         places, left = _one_by_one(order, cluster, domain.nodes)
         if not left:
             return GangFit(places, domain)
-        if nearest is None or len(places) > nearest.placed:
-            nearest = GangMiss(len(places), tuple(left), domain)
+        if nearest is None or len(places) > len(nearest.placed):
+            placed = tuple((each, places[each.uid].node) for each in order if each.uid in places)
+            nearest = GangMiss(placed, tuple(left), domain)
         uids = {member.uid for member in left}
         following = [*left, *(member for member in order if member.uid not in uids)]
         if left[0] is order[0] or _ask_alike(following, order):

@@ -2,7 +2,7 @@
 planner that takes over from another goes on where that one stopped: gates, nominations with deadlines and
 bound members say how far each gang is."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -42,7 +42,8 @@ class Policy:
 class Scene(Generic[T]):
     """The cluster at one time: pods on nodes are on `cluster`, and so are nominations by others, but those of
     the planner are not. `running` are the pods on nodes that may be waited for or evicted. The evictions of
-    late gangs in `refused` were refused a short time ago. `failures` are those of former steps."""
+    late gangs in `refused` were refused a short time ago. `failures` are those of former steps. `refusals`
+    counts nodes, of these or all, that refuse a pod now, by reason; None: nobody reads that."""
 
     cluster: Draining[T]
     running: Sequence[Running]
@@ -51,6 +52,7 @@ class Scene(Generic[T]):
     proposals: Proposals[T] | None = None
     refused: Collection[GangKey] = ()
     failures: Mapping[GangKey, Failure] = field(default_factory=dict)
+    refusals: Callable[[T, Collection[str] | None], Mapping[str, int]] | None = None
 
 
 def step(
@@ -321,10 +323,13 @@ class GangStep(Generic[T]):
 
     def _wait(self, gang: Gang[T], miss: GangMiss[T]) -> None:
         """The gang does not fit: the first such gang of its part of the cluster makes room, or keeps it."""
+        about = self._scene.refusals
+        refusals = miss.about_each(gang, self._cluster, about) if about is not None else {}
+        waits = Verdict(State.UNSCHEDULABLE, gang, miss=miss, refusals=refusals)
         part = part_of(gang, self._cluster) - self._left_out(gang)
         for other in self.backfill.reservations:
             if not other.part.isdisjoint(part):
-                self._verdicts.append(Verdict(State.BEHIND, gang, miss=miss, behind=other.key))
+                self._verdicts.append(replace(waits, state=State.BEHIND, behind=other.key))
                 return
         evicted = len(self._evict)
         mine = self._preempt(gang, part)
@@ -335,16 +340,16 @@ class GangStep(Generic[T]):
                 gang, self._cluster, self._running, self._scene.topology, part, self._previous.get(gang.key)
             )
         if mine is None:
-            self._verdicts.append(Verdict(State.UNSCHEDULABLE, gang, miss=miss))
+            self._verdicts.append(waits)
             return
         staying = {pod.uid for pod in self._running if not pod.leaving}
         if (share := self._too_much(mine, part, staying)) is not None:
             too_much = share, self._policy.bounds.share
-            self._verdicts.append(Verdict(State.NOT_KEPT, gang, miss=miss, too_much=too_much))
+            self._verdicts.append(replace(waits, state=State.NOT_KEPT, too_much=too_much))
             return
         keeping = self._kept_since(mine, evicts=len(self._evict) > evicted)
         if keeping.again_at is not None:
-            self._verdicts.append(Verdict(State.NOT_KEPT, gang, miss=miss, again_at=keeping.again_at))
+            self._verdicts.append(replace(waits, state=State.NOT_KEPT, again_at=keeping.again_at))
             return
         if self._preempting(gang) and mine.awaited & staying:
             # Others are in the way, so pods that it would evict may come. If all that is awaited leaves, they
@@ -352,7 +357,7 @@ class GangStep(Generic[T]):
             mine = replace(mine, evicts_below=gang.priority)
         mine = replace(mine, turn=None if gang.is_promised(self._now) else gang.turn)
         self.backfill.reservations.append(mine)
-        self._verdicts.append(Verdict(state, gang, miss=miss, reservation=mine))
+        self._verdicts.append(replace(waits, state=state, reservation=mine))
 
     def _too_much(self, kept: Reservation[T], part: frozenset[str], staying: Collection[str]) -> float | None:
         """The part of the GPUs that places would be, if it is above that which may wait for pods that stay

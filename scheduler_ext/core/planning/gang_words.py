@@ -1,11 +1,13 @@
 """How a waiting gang stands, in a sentence."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from scheduler_ext.core.framework.refusal import few
+from scheduler_ext.core.filters import FILTERS
+from scheduler_ext.core.filters.model import Model
+from scheduler_ext.core.framework.refusal import MissKind, few
 from scheduler_ext.core.planning.gang import NODE_POOL, Gang
 from scheduler_ext.core.planning.gang_decisions import Verdict
 from scheduler_ext.core.planning.gang_fit import GangMiss
@@ -15,23 +17,11 @@ from scheduler_ext.core.request.resource_names import shown_resource
 
 T = TypeVar("T")
 
-Amounts = Callable[[T], Mapping[str, int]]
-"""What a pod asks, by the name that people read."""
+RequestOf = Callable[[T], GpuRequest]
+"""The GPU request of a pod's description."""
 
 
-def gpu_amounts(request: GpuRequest) -> Counter[str]:
-    """The amounts of a request: whole GPUs by the models that the pod accepts, others by their resource."""
-    found: Counter[str] = Counter()
-    models = " or ".join(request.models)
-    for ask in request.units:
-        name = shown_resource(ask.resource)
-        found[models if models and ask.profile is None else name] += max(1, ask.count)
-    if request.shares is not None:
-        found["MiB of GPU memory"] += request.shares.total_mib
-    return found
-
-
-def sentence(verdict: Verdict[T], amounts: Amounts[T]) -> str:
+def sentence(verdict: Verdict[T], request_of: RequestOf[T]) -> str:
     """How the gang of a verdict stands: "3 of 8 members fit; 5 × H100 short"."""
     gang = verdict.gang
     assert gang is not None
@@ -45,9 +35,10 @@ def sentence(verdict: Verdict[T], amounts: Amounts[T]) -> str:
         case State.GIVEN_UP:
             late = f"{_begun(gang)}, and the deadline has passed: the gang is evicted whole"
             return f"{late}; {verdict.failure.why}" if verdict.failure is not None else late
-        case State.UNSCHEDULABLE if gang.wish.required_topology and _has_no_domain(verdict.miss):
-            return _no_domain(gang.wish.required_topology)
-    words = [nearest_miss(verdict.miss, amounts)] if verdict.miss is not None else []
+        case State.UNSCHEDULABLE if not verdict.left_out and (none := no_domain(gang, verdict.miss)):
+            return none
+    miss = verdict.miss
+    words = [] if miss is None else [nearest_miss(miss, verdict.refusals, request_of)]
     return "; ".join([*words, *_waits(verdict)])
 
 
@@ -77,17 +68,17 @@ def _waits(verdict: Verdict[T]) -> Iterator[str]:
             "where the pods that run there state a max-duration"
         )
     if kept is not None:
-        pods = f"{len(kept.awaited)} pod{'s' * (len(kept.awaited) != 1)}"
+        pods = _count(len(kept.awaited), "pod")
         yield f"places are kept on {_nodes(len(kept.nodes))}, free once {pods} left"
         if verdict.state is State.RESERVED and kept.starts_at is None:
             yield "the time is unknown, because some of these pods state no max-duration"
 
 
-def _has_no_domain(miss: GangMiss[T] | None) -> bool:
-    return miss is not None and miss.domain.key is None
-
-
-def _no_domain(key: str) -> str:
+def no_domain(gang: Gang[T], miss: GangMiss[T] | None) -> str | None:
+    """What is wrong if no node is in a domain that the gang requires; None if one is."""
+    key = gang.wish.required_topology
+    if key is None or miss is None or miss.domain.key is not None:
+        return None
     has = "is in a node pool" if key == NODE_POOL else f"has the label {key}"
     return (
         f"no node that could take a member {has}, as the gang requires; correct its required topology, "
@@ -100,16 +91,53 @@ def assembling(gang: Gang[T]) -> str:
     return f"{len(gang.members)} of {gang.wish.size} pods exist"
 
 
-def nearest_miss(miss: GangMiss[T], amounts: Amounts[T]) -> str:
-    """What is missing where most members fit: "3 of 8 members fit in zone=a; 5 × H100 short"."""
-    short: Counter[str] = Counter()
-    for member in miss.unplaced:
-        short.update(amounts(member.ask))
+def nearest_miss(
+    miss: GangMiss[T], refusals: Mapping[str, Mapping[str, int]], request_of: RequestOf[T]
+) -> str:
+    """What is missing where most members fit: "3 of 8 members fit in zone=a; 5 × H100 short". Where nodes
+    refuse the others for another reason than their GPUs, all reasons: "3 of 8 members fit; no node for 5 ×
+    H100: 11 Insufficient cpu". `refusals` are those of a Verdict."""
     where = f" in {miss.domain}" if miss.domain.key is not None else ""
-    members = f"{miss.placed} of {miss.placed + len(miss.unplaced)} members fit{where}"
-    if not short:
-        return members
-    return f"{members}; {', '.join(_amount(count, name) for name, count in short.items())} short"
+    members = f"{len(miss.placed)} of {len(miss.placed) + len(miss.unplaced)} members fit{where}"
+    short: Counter[str] = Counter()
+    others: dict[str, list[GpuRequest]] = {}
+    for member in miss.unplaced:
+        request, reasons = request_of(member.ask), refusals.get(member.uid, {})
+        if _lack_gpus(request, reasons):
+            short.update(_amounts(request))
+        elif reasons:
+            counted = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+            text = ", ".join(f"{count:,} {reason}" for reason, count in counted)
+            others.setdefault(text, []).append(request)
+    words = [members, *([f"{_listed(short)} short"] if short else [])]
+    for text, requests in others.items():
+        asked: Counter[str] = Counter()
+        for request in requests:
+            asked.update(_amounts(request))
+        words.append(f"no node for {_listed(asked) or _count(len(requests), 'member')}: {text}")
+    return "; ".join(words)
+
+
+def _lack_gpus(request: GpuRequest, reasons: Collection[str]) -> bool:
+    """Whether all nodes that could take the pod have too few free GPUs; the amounts name the model."""
+    amounts = {each.reason_text(request) for each in FILTERS if each.kind is MissKind.AMOUNT}
+    return not amounts.isdisjoint(reasons) and amounts.issuperset({*reasons} - {Model.reason.text})
+
+
+def _amounts(request: GpuRequest) -> Counter[str]:
+    """The amounts of a request: whole GPUs by the models that the pod accepts, others by their resource."""
+    found: Counter[str] = Counter()
+    models = " or ".join(request.models)
+    for ask in request.units:
+        name = shown_resource(ask.resource)
+        found[models if models and ask.profile is None else name] += max(1, ask.count)
+    if request.shares is not None:
+        found["MiB of GPU memory"] += request.shares.total_mib
+    return found
+
+
+def _listed(amounts: Mapping[str, int]) -> str:
+    return ", ".join(_amount(count, name) for name, count in amounts.items())
 
 
 def _amount(count: int, name: str) -> str:
@@ -121,4 +149,8 @@ def _begun(gang: Gang[T]) -> str:
 
 
 def _nodes(count: int) -> str:
-    return f"{count} node{'s' * (count != 1)}"
+    return _count(count, "node")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

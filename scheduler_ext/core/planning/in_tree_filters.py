@@ -4,11 +4,13 @@ kept from step to step, and amounts are compared as columns."""
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.intree import PodNeeds, constraints_key, intree_rejection, preference_of
+from scheduler_ext.core.intree.resource_fit import in_order, shortage_text
 from scheduler_ext.core.node.columns import Bools, Ints
 from scheduler_ext.core.planning.node_rooms import Milli, RoomsCopy
 from scheduler_ext.core.planning.waiting_pod import PODS, Amounts, WaitingPod
@@ -119,19 +121,19 @@ class InTreeView:
                 possible[row] = all(offered.get(name, 0) >= amount for name, amount in pod.amounts.items())
         return self._possible[key]
 
-    def refusals(self, pod: WaitingPod) -> Counter[str]:
-        """The number of nodes that refuse a pod for each reason."""
+    def refusals(self, pod: WaitingPod, rows: Bools) -> Counter[str]:
+        """The number of nodes among `rows` that refuse a pod, by reason. All that a node is short of is one
+        reason, as in `intree_rejection`."""
         codes = self._codes(pod.needs)
         found: Counter[str] = Counter()
-        for code, count in enumerate(np.bincount(codes).tolist()):
+        for code, count in enumerate(np.bincount(codes[rows]).tolist()):
             if code != _PASSED and count:
                 found[self._filters.reasons[code]] += count
-        left = codes == _PASSED
-        for resource, amount in pod.amounts.items():
-            short = left & (self._free_of(resource) < amount)
-            if count := int(np.count_nonzero(short)):
-                found["Too many pods" if resource == PODS else f"Insufficient {resource}"] += count
-            left &= ~short
+        left = rows & (codes == _PASSED)
+        order = in_order(pod.amounts)
+        short = np.array([left & (self._free_of(each) < pod.amounts[each]) for each in order])
+        for lacking, count in Counter(map(tuple, short[:, short.any(0)].T.tolist())).items():
+            found[", ".join(shortage_text(each) for each in compress(order, lacking))] += count
         return found
 
     def preferences(self, needs: PodNeeds) -> Ints | None:

@@ -4,6 +4,7 @@ the metrics show it."""
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from scheduler_ext.core.planning.gang import GangKey
 from scheduler_ext.core.planning.meaning_enum import MeaningEnum
@@ -49,6 +50,14 @@ class Entry:
     refusals: Mapping[str, int] = field(default_factory=dict)
     gang: GangKey | None = None
     deadline: float | None = None
+
+
+class GangWait(NamedTuple):
+    """What a member of a gang waits for with the others, in a sentence without a full stop, and the reason
+    for which most nodes refuse it beside them; None: it is not of a kind without a place."""
+
+    text: str
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,10 +155,12 @@ class PlannedCluster:
         fits = self._in_tree.passed(ask) & (self._totals_of(ask.request).totals > -np.inf)
         return int(np.count_nonzero(fits))
 
-    def refusals(self, ask: WaitingPod) -> Counter[str]:
-        """The number of nodes that refuse a pod, by reason: kube-scheduler's own, then those of GPUs."""
-        found = self._in_tree.refusals(ask)
-        codes = self._totals_of(ask.request).verdict[self._in_tree.passed(ask)]
+    def refusals(self, ask: WaitingPod, among: Collection[str] | None = None) -> Counter[str]:
+        """The number of nodes, of these or all, that refuse a pod, by reason: kube-scheduler's own, then
+        those of GPUs."""
+        rows = np.ones(len(self._names), np.bool_) if among is None else self._rows(among)
+        found = self._in_tree.refusals(ask, rows)
+        codes = self._totals_of(ask.request).verdict[self._in_tree.passed(ask) & rows]
         counts = np.bincount(codes, minlength=len(REASONS) + 1).tolist()
         for code, count in enumerate(counts):
             if code and count:

@@ -125,7 +125,8 @@ def _item(position: int, row: Waiting, line: Mapping[str, Any] | None, now: floa
         "waitingSeconds": max(0, round(now - min(created))) if created else None,
         "stateSince": time_text(entry.since) if entry is not None and entry.since else None,
         "reason": _reason(row, entry, line),
-        "refusals": dict(entry.refusals) if entry is not None else {},
+        # Of a gang, those of the first member without a place.
+        "refusals": next((dict(each.refusals) for each in row.entries if each.refusals), {}),
     }
 
 
@@ -152,6 +153,7 @@ def _members(row: Waiting) -> list[dict[str, Any]]:
             "state": entry.state.value,
             "node": entry.node or None,
             "reason": entry.reason,
+            "refusals": dict(entry.refusals),
         }
         for entry in row.entries
     ]

@@ -109,10 +109,12 @@ class Planned:
         """The pods behind a gate."""
         return {name for name, each in self._pods().items() if each["spec"].get("schedulingGates")}
 
-    def events(self, reason: str) -> set[str]:
-        """The pods that Events of a reason are about."""
+    def events(self, reason: str, part: str = "") -> set[str]:
+        """The pods that Events of a reason are about, those whose note has this part."""
         found = [each.object() for each in self.server.store.collection(EVENTS).current()]
-        return {each["regarding"]["name"] for each in found if each["reason"] == reason}
+        return {
+            each["regarding"]["name"] for each in found if each["reason"] == reason and part in each["note"]
+        }
 
     def writes(self) -> int:
         """The number of writes to pods."""
@@ -160,6 +162,12 @@ def own_writes(live: LiveInventory) -> OwnWrites:
 
 def entries(live: LiveInventory) -> dict[str, Entry]:
     return {entry.name: entry for entry in planning(live).plan().entries}
+
+
+def waits_for(live: LiveInventory) -> str:
+    """What pod a waits for with its gang."""
+    wait = live.gang_wait("uid-a")
+    return wait.text if wait is not None else ""
 
 
 def states(live: LiveInventory) -> dict[str, State]:

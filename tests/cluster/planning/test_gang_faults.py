@@ -20,6 +20,7 @@ from tests.cluster.planning.planned import (
     is_nomination,
     own_writes,
     started,
+    waits_for,
 )
 from tests.kube_objects import pod
 
@@ -139,4 +140,4 @@ def test_a_gang_whose_nominations_are_refused_keeps_no_room_from_others(
     live = planned.extender(GANGS)
     eventually(lambda: planned.gated() == {"a", "b"})
     refusal = f"pod b: the API server refuses its nomination: {status}"
-    eventually(lambda: any(refusal in note for note in live.notes_on("uid-a")))
+    eventually(lambda: refusal in waits_for(live))

@@ -25,6 +25,7 @@ from tests.cluster.planning.planned import (
     planning,
     started,
     states,
+    waits_for,
 )
 from tests.kube_objects import pod
 
@@ -34,7 +35,7 @@ def test_the_life_of_a_gang(planned: Planned) -> None:
     planned.add("a", "b")
     planned.add("of-others", size=1, schedulerName="other")
     live = planned.extender(GANGS)
-    eventually(lambda: any("1 of 2 members fit" in note for note in live.notes_on("uid-a")))
+    eventually(lambda: "1 of 2 members fit" in waits_for(live))
     assert (planned.gated(), planned.places()) == ({"a", "b", "of-others"}, {})
     assert set(states(live).values()) == {State.UNSCHEDULABLE}
     planned.add_nodes("n2")
@@ -58,10 +59,23 @@ def test_an_extender_that_is_no_longer_active_does_not_say_what_gangs_lacked(pla
     planned.add_nodes("n1")
     planned.add("a", "b")
     live = planned.extender(GANGS)
-    eventually(lambda: bool(live.notes_on("uid-a")))
+    eventually(lambda: waits_for(live) != "")
     planning(live).stop(5.0)
     planning(live)._give_up()
-    assert live.notes_on("uid-a") == ()
+    assert waits_for(live) == ""
+
+
+def test_a_gang_that_is_short_of_cpu_says_so_everywhere(planned: Planned) -> None:
+    planned.add_nodes("n1", gpus=2)
+    planned.add("a", "b", resources={"requests": {"cpu": "40"}})
+    live = planned.extender(GANGS)
+    short = "1 of 2 members fit; no node for 1 × nvidia.com/gpu: 1 Insufficient cpu"
+    eventually(lambda: short in waits_for(live))
+    assert [each.refusals for each in entries(live).values()] == [{"Insufficient cpu": 1}] * 2
+    wait = live.gang_wait("uid-b")
+    assert wait is not None
+    assert wait.reason == "Insufficient cpu"
+    eventually(lambda: planned.events("GPUGangWaiting", short) == {"a", "b"})
 
 
 def test_a_new_extender_goes_on_after_a_part_of_the_gates_went(planned: Planned) -> None:
@@ -118,7 +132,7 @@ def test_a_gang_that_may_wait_for_ever_keeps_half_of_the_gpus_at_most(planned: P
     planned.server.store.put(PODS, pod("r", {WHOLE: "1"}, on="n2"))
     planned.add("a", "b")
     live = planned.extender(GANGS)
-    eventually(lambda: any("at most 50 % wait" in note for note in live.notes_on("uid-a")))
+    eventually(lambda: "at most 50 % wait" in waits_for(live))
     eventually(lambda: planned.events("GPUGangWaiting") == {"a", "b"})
     planned.wait("z")
     eventually(lambda: planned.places() == {"z": "n1"})

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.planning.draining import Running, Topology
 from scheduler_ext.core.planning.gang import Gang, GangKey, GangWish, Member, MemberState, gangs_of
 from scheduler_ext.core.planning.gang_bounds import Bounds
 from scheduler_ext.core.planning.placing import Place
 from scheduler_ext.core.request.request import GpuRequest
+from tests.core.asked import whole
 
 ZONE = "zone"
 # All GPUs may be kept for gangs whose start is not known.
@@ -23,6 +26,11 @@ class Ask(NamedTuple):
 
     gpus: int
     model: str = ""
+
+
+def request_of(ask: Ask) -> GpuRequest:
+    """The same in words of the core."""
+    return whole(ask.gpus, models=(ask.model,) if ask.model else ())
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,13 @@ class MemoryCluster:
         return [
             name for name, host in self._hosts.items() if self._takes(ask, name) and host.gpus >= ask.gpus
         ]
+
+    def refusals(self, ask: Ask, among: Collection[str] | None = None) -> Mapping[str, int]:
+        names = self._hosts if among is None else among
+        return Counter(
+            "Insufficient nvidia.com/gpu per device" if self._takes(ask, name) else Model.reason.text
+            for name in names
+        )
 
     def _takes(self, ask: Ask, node: str) -> bool:
         return ask.model in ("", self._hosts[node].model)

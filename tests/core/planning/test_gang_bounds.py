@@ -16,7 +16,7 @@ from scheduler_ext.core.planning.gang_decisions import Decisions, Single
 from scheduler_ext.core.planning.gang_step import Policy, Scene, step
 from scheduler_ext.core.planning.gang_words import sentence
 from scheduler_ext.core.planning.plan import State
-from tests.core.planning.memory_cluster import Ask, Host, MemoryCluster, gang, running, team
+from tests.core.planning.memory_cluster import Ask, Host, MemoryCluster, gang, request_of, running, team
 from tests.examples import examples
 
 HOUR = 3600.0
@@ -33,7 +33,8 @@ def decide(
     hosts: Mapping[str, Host] = TWO,
 ) -> Decisions[Ask]:
     """A step for a gang and a younger pod of its priority."""
-    scene: Scene[Ask] = Scene(MemoryCluster(hosts, pods), [pod for pod, _ in pods], {})
+    cluster = MemoryCluster(hosts, pods)
+    scene: Scene[Ask] = Scene(cluster, [pod for pod, _ in pods], {}, refusals=cluster.refusals)
     return step(now, [whole], [Single("young", Ask(1), created_at=1e9)], scene, policy, (), keeping)
 
 
@@ -43,7 +44,7 @@ def state_of(found: Decisions[Ask]) -> State:
 
 def words(found: Decisions[Ask]) -> str:
     verdict = next(each for each in found.verdicts if each.gang is not None)
-    return sentence(verdict, lambda ask: {"GPU": ask.gpus})
+    return sentence(verdict, request_of)
 
 
 ONE, BOTH = gang(*team(1, 8)), gang(*team(2, 8))
@@ -113,7 +114,7 @@ def test_a_gang_without_kept_places_says_until_when() -> None:
     keeping = decide(ONE, pods, 0.0, {}, policy).keeping
     found = decide(ONE, pods, HOUR, keeping, policy)
     assert words(found) == (
-        "0 of 1 members fit; 8 × GPU short; places were kept for the longest time allowed; "
+        "0 of 1 members fit; 8 × nvidia.com/gpu short; places were kept for the longest time allowed; "
         "none are until 02:00 UTC, for other pods"
     )
     gone = decide(ONE, pods[:1], HOUR, found.keeping, policy)

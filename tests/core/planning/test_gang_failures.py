@@ -12,7 +12,16 @@ from scheduler_ext.core.planning.gang_decisions import Decisions
 from scheduler_ext.core.planning.gang_failures import Failure, failure
 from scheduler_ext.core.planning.gang_step import Policy, Scene, step
 from scheduler_ext.core.planning.gang_words import sentence
-from tests.core.planning.memory_cluster import Ask, Host, MemoryCluster, gang, member, running, team
+from tests.core.planning.memory_cluster import (
+    Ask,
+    Host,
+    MemoryCluster,
+    gang,
+    member,
+    request_of,
+    running,
+    team,
+)
 
 BOUND, WAITING, GATED = MemberState.BOUND, MemberState.WAITING, MemberState.GATED
 TWO = {"n1": Host(2), "n2": Host(2)}
@@ -77,7 +86,7 @@ def decide(whole: Gang[Ask], now: float, before: Decisions[Ask], hosts: dict[str
 
 
 def words(found: Decisions[Ask]) -> list[str]:
-    return [sentence(each, lambda ask: {"GPU": ask.gpus}) for each in found.verdicts]
+    return [sentence(each, request_of) for each in found.verdicts]
 
 
 AGAIN: list[Member[Ask]] = team(2)

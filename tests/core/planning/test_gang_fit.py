@@ -80,7 +80,7 @@ def test_the_nearest_miss_is_where_most_members_fit() -> None:
     cluster = MemoryCluster(TWO_ZONES)
     found = fit(gang(*team(4, 8), required_topology=ZONE), cluster, topology(TWO_ZONES))
     assert isinstance(found, GangMiss)
-    assert (found.placed, len(found.unplaced), str(found.domain)) == (3, 1, "zone=a")
+    assert (len(found.placed), len(found.unplaced), str(found.domain)) == (3, 1, "zone=a")
 
 
 HOSTS = st.lists(st.integers(1, 8), min_size=1, max_size=4).map(
@@ -106,7 +106,7 @@ def test_a_gang_is_placed_whole_or_not_at_all(
     found = fit(whole, cluster, topology(hosts))
     if isinstance(found, GangMiss):
         assert cluster.free == before
-        assert found.placed + len(found.unplaced) == len(gpus)
+        assert len(found.placed) + len(found.unplaced) == len(gpus)
         return
     used = dict.fromkeys(hosts, 0)
     for each in whole.members:
@@ -153,5 +153,5 @@ def test_members_that_ask_alike_are_tried_in_one_order() -> None:
     cluster = Counted({"n": Host(8)})
     found = fit(gang(*team(9)), cluster, {})
     assert isinstance(found, GangMiss)
-    assert found.placed == 8
+    assert len(found.placed) == 8
     assert cluster.asked == 9

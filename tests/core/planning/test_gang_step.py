@@ -25,6 +25,7 @@ from tests.core.planning.memory_cluster import (
     MemoryCluster,
     gang,
     member,
+    request_of,
     running,
     team,
     topology,
@@ -47,7 +48,8 @@ def decide(
     policy: Policy = POLICY,
     now: float = NOW,
 ) -> Decisions[Ask]:
-    scene = Scene(MemoryCluster(hosts, pods), [pod for pod, _ in pods], topology(hosts))
+    cluster = MemoryCluster(hosts, pods)
+    scene = Scene(cluster, [pod for pod, _ in pods], topology(hosts), refusals=cluster.refusals)
     return step(now, gangs, singles, scene, policy)
 
 
@@ -56,9 +58,7 @@ def states(found: Decisions[Ask]) -> dict[str, State]:
 
 
 def words(found: Decisions[Ask]) -> list[str]:
-    return [
-        sentence(each, lambda ask: {ask.model or "GPU": ask.gpus}) for each in found.verdicts if each.gang
-    ]
+    return [sentence(each, request_of) for each in found.verdicts if each.gang]
 
 
 def test_a_gang_that_fits_gets_places_and_then_loses_its_gates() -> None:
@@ -88,15 +88,16 @@ def test_a_gang_that_fits_gets_places_and_then_loses_its_gates() -> None:
             gang(*team(2, 8)),
             [running("a", "n1", 8), running("b", "n2", 8, ends=300.0)],
             State.RESERVED,
-            "0 of 2 members fit; 16 × GPU short; places are kept on 2 nodes, free once 2 pods left; "
-            "the time is unknown, because some of these pods state no max-duration",
+            "0 of 2 members fit; 16 × nvidia.com/gpu short; places are kept on 2 nodes, free once 2 pods "
+            "left; the time is unknown, because some of these pods state no max-duration",
             id="no time is known for pods that do not state their end",
         ),
         pytest.param(
             gang(*team(3, 8)),
             [],
             State.UNSCHEDULABLE,
-            "2 of 3 members fit; 8 × GPU short; the gang would not fit if all other pods with GPUs left",
+            "2 of 3 members fit; 8 × nvidia.com/gpu short; the gang would not fit if all other pods with "
+            "GPUs left",
             id="the cluster is too small",
         ),
         pytest.param(
@@ -121,7 +122,7 @@ def test_a_gang_that_waits_says_what_is_missing(
 def test_a_nearest_miss_names_the_zone_where_most_members_fit() -> None:
     hosts = {"a1": Host(8, zone="a"), "b1": Host(4, zone="b")}
     found = decide([gang(*team(3, 4), required_topology=ZONE)], hosts=hosts)
-    assert words(found)[0].startswith("2 of 3 members fit in zone=a; 4 × GPU short")
+    assert words(found)[0].startswith("2 of 3 members fit in zone=a; 4 × nvidia.com/gpu short")
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,11 @@ from tests.core.planning.planning_lab import SIZING, PlanningLab, gpus_node, wai
 KEY = GangKey("ml", "gang", "train")
 
 
-def gang(size: int, created_at: float = 10.0, nodes: Sequence[str] = ()) -> Gang[WaitingPod]:
+def gang(size: int, created_at: float = 10.0, nodes: Sequence[str] = (), cpu: float = 1) -> Gang[WaitingPod]:
     """A gang behind gates; `nodes` are where its members are nominated, with a deadline."""
     members = []
     for number in range(size):
-        ask = waiting(f"m{number}", 1)
+        ask = waiting(f"m{number}", 1, cpu=cpu)
         member = Member(ask.uid, ask, MemberState.GATED, created_at=created_at, kind=ask.kind)
         members.append(replace(member, node=nodes[number], deadline=399.0) if nodes else member)
     return Gang(GangWish(KEY, size), tuple(members))
@@ -55,7 +55,7 @@ class Turns:
         """The pods alone that got a place, and what was decided about gangs."""
         self.now += 1.0
         cluster = self._cluster()
-        scene = Scene(cluster, self._running, {})
+        scene = Scene(cluster, self._running, {}, refusals=cluster.refusals)
         planning: GangStep[WaitingPod] = GangStep(self.now, scene, Policy(bounds=ALL), self.reservations)
         order = sorted(asks, key=lambda ask: ask.rank)
         turns = GangTurns(planning, self.planner, order, cluster, lambda _: None, self.now, self.now)
@@ -105,6 +105,21 @@ def test_a_gang_and_a_pod_have_their_turns(
     assert decisions.lift == ([("m0", "m1")] if nominated else [])
 
 
+def test_a_gang_says_why_nodes_refuse_its_members() -> None:
+    """All refusals of the second start: one node holds the place of the first member."""
+    turns = Turns("a", "b", "c")
+    turns.lab.rooms.place("big", "a", {"cpu": 60_000, "pods": 1000})
+    turns.lab.show("b", unschedulable=True)
+    _, decisions = turns.step(gangs=[gang(2, cpu=5)])
+    (verdict,) = decisions.verdicts
+    why = {
+        "Insufficient cpu": 1,
+        "node(s) were unschedulable": 1,
+        "Insufficient nvidia.com/gpu per device": 1,
+    }
+    assert verdict.refusals == {"m0": why, "m1": why}
+
+
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Turns:
     """Steps of one batch of one pod, on four nodes."""
@@ -152,7 +167,7 @@ def test_a_gang_that_waits_for_its_turn_keeps_its_reservation(slow: Turns) -> No
     assert again.awaited == kept.awaited
     assert again.places == {uid: node for uid, node in kept.places.items() if node != "d"}
     (verdict,) = decisions.verdicts
-    assert sentence(verdict, lambda ask: {}) == (
+    assert sentence(verdict, lambda ask: ask.request) == (
         "pods that come before the gang are still to be tried; "
         "places are kept on 2 nodes, free once 2 pods left"
     )

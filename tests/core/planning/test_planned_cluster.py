@@ -140,14 +140,23 @@ def test_a_node_without_a_node_object_is_unknown_to_kube_scheduler() -> None:
 
 
 def test_refusals_are_counted_by_reason() -> None:
-    lab = PlanningLab([gpus_node(name, gpus) for name, gpus in (("a", 8), ("b", 8), ("c", 1), ("d", 8))])
+    lab = PlanningLab(
+        [gpus_node(name, gpus) for name, gpus in (("a", 8), ("b", 8), ("c", 1), ("d", 8), ("e", 8))]
+    )
     lab.show("a", unschedulable=True)
     lab.rooms.place("big", "b", {"cpu": 60_000, "pods": 1000})
+    lab.rooms.place("all", "e", {"cpu": 60_000, "pods": 110_000})
     lab.infos["d"] = gpus_node("d", 8, bound("r", wants(8, "nvidia.com/gpu")))
-    assert lab.cluster().refusals(waiting("p", 4, cpu=5)) == {
+    cluster, ask = lab.cluster(), waiting("p", 4, cpu=5)
+    assert cluster.refusals(ask) == {
         "node(s) were unschedulable": 1,
         "Insufficient cpu": 1,
+        "Too many pods, Insufficient cpu": 1,
         "Insufficient nvidia.com/gpu per device": 2,
+    }
+    assert cluster.refusals(ask, "ac") == {
+        "node(s) were unschedulable": 1,
+        "Insufficient nvidia.com/gpu per device": 1,
     }
 
 
