@@ -38,7 +38,8 @@ NODES: tuple[dict[str, str], ...] = (
     {"karpenter.azure.com/sku-gpu-name": "A100"},
     {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"},
     {"gpu.intel.com/product": "Max_1550", "gpu.intel.com/device.count": "2"},
-    {"habana.ai/product.name": "gaudi2"},
+    {"habana.ai/device.type": "GAUDI2"},
+    {"habana.ai/device.count": "8"},
     {"doks.digitalocean.com/gpu-model": "h100"},
     {"node.kubernetes.io/instance-type": "p4d.24xlarge"},
 )

@@ -1,7 +1,8 @@
 """The GPU products that this project knows by name, and the cloud instance types with them. Facts only; the
 rules that read them are in `models` (names) and `estimate` (labels). Sources: NVIDIA's data sheets and CUDA
 compute capability list, nvidia-smi transcripts (memory), the EC2 API, the cloud providers' machine type
-pages, AMD's and Intel's data sheets. An unconfirmed fact is None."""
+pages (Oracle's shapes also in oracle-quickstart/oci-hpc-oke), AMD's and Intel's data sheets. An unconfirmed
+fact is None."""
 
 import re
 from collections.abc import Mapping
@@ -109,20 +110,22 @@ _GEFORCE = (
     ModelRow("GTX-1080-TI", "pascal", (6, 1), 11264, (11,)),
 )
 
-# One MI250(X) is two devices to its driver, so their memory is half of the card's.
+# One MI250(X) is two devices to its driver, so their memory is half of the card's. AMD's names are those of
+# libdrm (data/amdgpu.ids) and of the boards themselves, which say MI325, MI350 and MI355 OAM.
 _OTHER_VENDORS = (
     ModelRow("MI100", "cdna", None, 32768, (32,), vendor="amd"),
     ModelRow("MI210", "cdna2", None, 65536, (64,), vendor="amd"),
-    ModelRow("MI250", "cdna2", None, 65536, (128,), vendor="amd"),
+    ModelRow("MI250", "cdna2", None, 65536, (128,), aliases=("MI250-MCM-MBA",), vendor="amd"),
     ModelRow("MI250X", "cdna2", None, 65536, (128,), aliases=("MI250X-MI250",), vendor="amd"),
     ModelRow("MI300A", "cdna3", None, 131072, (128,), vendor="amd"),
     ModelRow("MI300X", "cdna3", None, 196608, (192,), vendor="amd"),
     ModelRow("MI308X", "cdna3", None, 196608, (192,), vendor="amd"),
-    ModelRow("MI325X", "cdna3", None, 262144, (256,), vendor="amd"),
-    ModelRow("MI350X", "cdna4", None, 294912, (288,), vendor="amd"),
-    ModelRow("MI355X", "cdna4", None, 294912, (288,), vendor="amd"),
+    ModelRow("MI325X", "cdna3", None, 262144, (256,), aliases=("MI325",), vendor="amd"),
+    ModelRow("MI350P", "cdna4", None, None, (144,), vendor="amd"),
+    ModelRow("MI350X", "cdna4", None, 294912, (288,), aliases=("MI350",), vendor="amd"),
+    ModelRow("MI355X", "cdna4", None, 294912, (288,), aliases=("MI355",), vendor="amd"),
     ModelRow("V520", "rdna", None, 8192, (8,), aliases=("PRO-V520",), vendor="amd"),
-    ModelRow("V710", "rdna3", None, None, (28,), aliases=("PRO-V710",), vendor="amd"),
+    ModelRow("V710", "rdna3", None, None, (28,), aliases=("PRO-V710", "V710-MXGPU"), vendor="amd"),
     ModelRow("MAX-1100", "xe-hpc", None, 49152, (48,), vendor="intel"),
     ModelRow("MAX-1550", "xe-hpc", None, 131072, (128,), vendor="intel"),
     ModelRow("FLEX-140", "xe-hpg", None, None, vendor="intel"),
@@ -221,8 +224,11 @@ INSTANCE_TYPE_ROWS: tuple[InstanceTypeRow, ...] = (
     InstanceTypeRow(r"(bm|vm)\.gpu3\.\d+", "V100-16GB"),
     InstanceTypeRow(r"bm\.gpu(4|\.b4)\.8", "A100-40GB"),
     InstanceTypeRow(r"bm\.gpu\.a100-v2\.8", "A100-80GB"),
+    InstanceTypeRow(r"vm\.gpu\.a100\.40g\.\d", "A100-40GB"),
+    InstanceTypeRow(r"vm\.gpu\.a100\.80g\.\d", "A100-80GB"),
     InstanceTypeRow(r"(bm|vm)\.gpu\.a10\.\d+", "A10"),
     InstanceTypeRow(r"bm\.gpu\.l40s(-nc)?\.4", "L40S"),
+    InstanceTypeRow(r"vm\.gpu\.l40s\.\d", "L40S"),
     InstanceTypeRow(r"bm\.gpu\.h100t?(-nc)?\.8", "H100-80GB"),
     InstanceTypeRow(r"bm\.gpu\.h200(-nc)?\.8", "H200-141GB"),
     InstanceTypeRow(r"bm\.gpu\.b200\.8", "B200-180GB"),
@@ -232,14 +238,17 @@ INSTANCE_TYPE_ROWS: tuple[InstanceTypeRow, ...] = (
     InstanceTypeRow(r"bm\.gpu\.rtxpro\.8", "RTX-PRO-6000"),
     InstanceTypeRow(r"bm\.gpu\.mi300x(-v\d)?\.8", "MI300X"),
     InstanceTypeRow(r"bm\.gpu\.mi355x(-v\d)?\.8", "MI355X"),
-    # DigitalOcean: droplets, with the number of GPUs after the x
-    InstanceTypeRow(r"gpu-h100x\d-\d+gb(-contracted)?", "H100-80GB"),
-    InstanceTypeRow(r"gpu-h200x\d-\d+gb(-contracted)?", "H200-141GB"),
-    InstanceTypeRow(r"gpu-l40sx\d-\d+gb", "L40S"),
-    InstanceTypeRow(r"gpu-4000adax\d-\d+gb", "RTX-4000-ADA"),
-    InstanceTypeRow(r"gpu-6000adax\d-\d+gb", "RTX-6000-ADA"),
-    InstanceTypeRow(r"gpu-mi300x[18]-\d+gb(-contracted)?", "MI300X"),
-    InstanceTypeRow(r"gpu-mi325x[18]-\d+gb(-contracted)?", "MI325X"),
+    # DigitalOcean: droplets, with the number of GPUs after the x, and kinds such as -fabric-contracted
+    InstanceTypeRow(r"gpu-h100x\d-\d+gb(-.+)?", "H100-80GB"),
+    InstanceTypeRow(r"gpu-h200x\d-\d+gb(-.+)?", "H200-141GB"),
+    InstanceTypeRow(r"gpu-b300x\d-\d+gb(-.+)?", "B300"),
+    InstanceTypeRow(r"gpu-l40sx\d-\d+gb(-.+)?", "L40S"),
+    InstanceTypeRow(r"gpu-4000adax\d-\d+gb(-.+)?", "RTX-4000-ADA"),
+    InstanceTypeRow(r"gpu-6000adax\d-\d+gb(-.+)?", "RTX-6000-ADA"),
+    InstanceTypeRow(r"gpu-mi300x\d-\d+gb(-.+)?", "MI300X"),
+    InstanceTypeRow(r"gpu-mi325x\d-\d+gb(-.+)?", "MI325X"),
+    InstanceTypeRow(r"gpu-mi350x\d-\d+gb(-.+)?", "MI350X"),
+    InstanceTypeRow(r"gpu-mi355x\d-\d+gb(-.+)?", "MI355X"),
 )
 
 AMD_DEVICES: Mapping[str, str] = {
@@ -258,14 +267,18 @@ AMD_DEVICES: Mapping[str, str] = {
     "74b5": "MI300X",
     "74b6": "MI308X",
     "74b9": "MI325X",
+    "74bc": "MI308X",
     "74bd": "MI300X",
     "75a0": "MI350X",
     "75a3": "MI355X",
+    "75a8": "MI350P",
     "75b0": "MI350X",
     "75b3": "MI355X",
+    "75b8": "MI350P",
     "7460": "V710",
     "7461": "V710",
 }
 """AMD's GPUs and their virtual functions by PCI device id, as the label amd.com/gpu.device-id has it: some
-virtual functions have no product name. Sources: the PCI ID repository, vendor 1002, and the rules of the AMD
-GPU Operator for Node Feature Discovery."""
+virtual functions have no product name. Sources: the PCI ID repository, vendor 1002; the AMD GPU Operator's
+rules for Node Feature Discovery (ROCm/gpu-operator, docs/installation/openshift-olm.md); amdgpu.ids of its
+node labeller (ROCm/k8s-device-plugin). 740c is of MI250X and MI250."""

@@ -31,7 +31,7 @@ _MAX_Q = re.compile(r"-MAX-Q(?=-|$)")
 _VENDOR_WORDS = {"NVIDIA": "nvidia", "AMD": "amd", "INTEL": "intel", "HABANA": "habana"}
 _NOISE = re.compile(
     r"TESLA|GEFORCE|INSTINCT|RADEON|GPU|DATA|CENTER|DATACENTER"  # brands
-    r"|SXM\d?|PCIE?|OAM|NVL|NVLINK|DGXS|FHHL|AC|VF|MEGA|HBM\d?E?"  # form factors and memory kinds
+    r"|SXM\d?|PCIE?|OAM|NVL|NVLINK|DGXS|FHHL|AC|HF|VF|MEGA|HBM\d?E?"  # form factors and memory kinds
     rf"|{'|'.join(_VENDOR_WORDS)}"  # a vendor's, wherever it stands
     r"|BLACKWELL|SERVER|WORKSTATION|EDITION|GENERATION|ACTIVE"  # RTX PRO, Ada and A800 editions
     r"|[1-9]\d?X"  # CoreWeave: the number of GPUs, GB200_4x

@@ -111,6 +111,10 @@ def _model(labels: Labels, machine: InstanceTypeRow | None) -> GpuModel | None:
     if "-MIG-" in product:
         return canonical_model(product, vendor=vendor, memory_mib=_gfd_slice_memory_mib(labels))
     model = canonical_model(product, vendor=vendor, memory_mib=node_labels.memory_mib(labels, vendor))
+    of_machine = canonical_model(machine.model) if machine is not None else model
+    if model.name == model.family == of_machine.family:
+        # Azure and DigitalOcean name a family, in a size that the machine tells.
+        model = of_machine
     partition, _ = node_labels.amd_partitions(labels)
     if partition and model.vendor == "amd":
         name = f"{model.name}-{partition.upper().replace('_', '-')}"

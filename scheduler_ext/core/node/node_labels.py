@@ -1,7 +1,8 @@
 """What single node labels say about GPUs: their names, precedence and units. For every fact there is an
 ordered list of labels; an absent or unreadable one means the next. Sources of the names: NVIDIA GPU Feature
 Discovery (k8s-device-plugin), the documentation of GKE, Karpenter, EKS Auto Mode, AKS, CoreWeave,
-DigitalOcean and Alibaba Cloud, the AMD node labeller, Intel's NFD rules. `estimate` joins the facts."""
+DigitalOcean, Oracle and Alibaba Cloud, the AMD node labeller (ROCm/k8s-device-plugin), Intel's NFD rules
+(intel-device-plugins-for-kubernetes), Gaudi Feature Discovery. `estimate` joins the facts."""
 
 import re
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ _MODEL_LABELS = (
     (f"{GKE}accelerator", "nvidia"),
     *((f"{family}-name", f"{family}-manufacturer") for family in (*AWS, _AZURE)),
     *((f"{prefix}.product-name", "amd") for prefix in _AMD),
-    ("habana.ai/product.name", "habana"),
+    ("habana.ai/device.type", "habana"),
     ("gpu.intel.com/product", "intel"),
     ("gpu.nvidia.com/model", "nvidia"),
     ("gpu.nvidia.com/class", "nvidia"),
@@ -54,6 +55,7 @@ _VENDOR_LABELS = (
     ("kubernetes.azure.com/accelerator", "nvidia", "nvidia"),
     ("accelerator", "nvidia", "nvidia"),
     ("gpu.intel.com/device.count", None, "intel"),
+    ("habana.ai/device.count", None, "habana"),
 )
 VALUE_LABEL = "gpu.scheduler-ext.io/value"
 _VALUE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
@@ -81,7 +83,7 @@ _CLOUD_COUNTS = tuple(f"{family}-count" for family in (*AWS, _AZURE))
 COUNT_LABELS = {
     "nvidia": (f"{GKE}accelerator-count", *_CLOUD_COUNTS, "gpu.nvidia.com/count", f"{_ACK}_count"),
     "amd": _CLOUD_COUNTS,
-    "habana": _CLOUD_COUNTS,
+    "habana": (*_CLOUD_COUNTS, "habana.ai/device.count"),
     "intel": ("gpu.intel.com/device.count",),
 }
 _SPOT_LABELS = (
@@ -115,6 +117,10 @@ _SHARING = {"time-slicing": "time-slicing", "time-sharing": "time-slicing", "mps
 _MIG_STATE = f"{NVIDIA}mig.config.state"
 _UPGRADE_STATE = f"{NVIDIA}gpu-driver-upgrade-state"
 _SETTLED_UPGRADES = ("", "upgrade-done", "upgrade-required")
+# AMD's labeller writes the first, its operator's documentation has the second.
+_AMD_PARTITION_LABELS = ("amd.com/gpu.compute-memory-partition", "amd.com/compute-memory-partition")
+# What libdrm says of a GPU that it does not know (AMD GPU Operator, release notes).
+_AMD_UNNAMED = "AMD_Radeon_Graphics"
 # Devices that one AMD GPU is seen as, by compute partition mode; spx is the whole GPU.
 _AMD_PARTITIONS = {"dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
 
@@ -192,11 +198,12 @@ def product(labels: Labels) -> tuple[str, str] | None:
     several AMD products, which has one label for each. AMD's device id counts where no product is named."""
     for label, maker in _MODEL_LABELS:
         name = labels.get(label, "").strip()
-        if name and not is_display(name):
+        if name and not is_display(name) and name != _AMD_UNNAMED:
             vendor = labels.get(maker, "").lower() if "/" in maker else maker
             return name, vendor if vendor in VENDORS else "nvidia"
     ids = _amd_values(labels, "device-id")
-    names = _amd_values(labels, "product-name") or [AMD_DEVICES[id] for id in ids if id in AMD_DEVICES]
+    named = [name for name in _amd_values(labels, "product-name") if name != _AMD_UNNAMED]
+    names = named or [AMD_DEVICES[id] for id in ids if id in AMD_DEVICES]
     names = list(dict.fromkeys(names))
     return (names[0] if len(names) == 1 else "", "amd") if names else None
 
@@ -267,7 +274,7 @@ def _sized_mib(text: str) -> int | None:
 
 def amd_partitions(labels: Labels) -> tuple[str, int]:
     """Return the AMD partition mode that cuts each GPU ("cpx_nps4") and into how many; ("", 1) if none."""
-    mode = labels.get("amd.com/compute-memory-partition", "").lower()
+    mode = next((labels[label] for label in _AMD_PARTITION_LABELS if labels.get(label)), "").lower()
     count = _AMD_PARTITIONS.get(mode.partition("_")[0])
     return (mode, count) if count is not None else ("", 1)
 

@@ -83,7 +83,8 @@ AMD_SEVERAL = {
     "amd.com/gpu.vram.192G": "6",
 }
 INTEL_40G = INTEL | {"gpu.intel.com/memory.max": str(4 * 40 * 2**30)}
-GAUDI = {"habana.ai/product.name": "Intel-Gaudi-2-96GB"}
+# The product is that of the machine.
+GAUDI = {"habana.ai/product.name": "HLS2_B81.04B01.0013", "habana.ai/device.type": "GAUDI2"}
 UNREADABLE = {"nvidia.com/gpu.count": "many", "nvidia.com/gpu.memory": "?"}
 
 
@@ -146,7 +147,21 @@ def whole(count: int) -> dict[str, int]:
         ),
         pytest.param(AMD_SEVERAL, {"amd.com/gpu": 8}, "8 x UNKNOWN, 65536 MiB", id="AMD: the least is sure"),
         pytest.param(INTEL_40G, {}, "4 x MAX-1100, 40960 MiB", id="Intel: memory.max is of the whole node"),
-        pytest.param(GAUDI, {"habana.ai/gaudi": 8}, "8 x GAUDI2, 98304 MiB", id="Gaudi"),
+        pytest.param(
+            GAUDI | {"habana.ai/device.count": "8"}, {}, "8 x GAUDI2, 98304 MiB", id="Gaudi Feature Discovery"
+        ),
+        pytest.param(
+            {"amd.com/gpu.product-name": "AMD_Radeon_Graphics", "amd.com/gpu.device-id": "75b8"},
+            {"amd.com/gpu": 2},
+            "2 x MI350P, unknown",
+            id="AMD: libdrm does not know the product",
+        ),
+        pytest.param(
+            AMD | {"amd.com/gpu.compute-memory-partition": "cpx_nps4"},
+            {"amd.com/gpu": 64},
+            "64 x MI300X-CPX-NPS4, 24576 MiB",
+            id="AMD: partitions by the labeller's name",
+        ),
         pytest.param(
             {"amd.com/gpu.device-id": "74b5", "amd.com/gpu.vram": "192G"},
             {"amd.com/gpu": 1},
@@ -164,6 +179,12 @@ def whole(count: int) -> dict[str, int]:
             {"amd.com/gpu": 8},
             "8 x MI300X, 196608 MiB",
             id="DigitalOcean",
+        ),
+        pytest.param(
+            machine("gpu-h100x8-640gb") | {"doks.digitalocean.com/gpu-model": "h100"},
+            whole(8),
+            "8 x H100-80GB, 81559 MiB",
+            id="DigitalOcean: a family, in the size of the machine",
         ),
         pytest.param(
             {
@@ -206,7 +227,7 @@ KEYS = {
     "cloud.google.com/gke-gpu-sharing-strategy",
     "cloud.google.com/gke-max-shared-clients-per-gpu",
     "gpu.intel.com/memory.max",
-    "habana.ai/product.name",
+    "habana.ai/device.type",
     "node.kubernetes.io/instance-type",
     "nvidia.com/mig-1g.5gb.count",
 }
