@@ -8,7 +8,7 @@ from typing import NamedTuple
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.gpu.gpu import Device, Holder
 from scheduler_ext.core.gpu.models import GpuModel
-from scheduler_ext.core.gpu.value_table import part_of_gpu, value_of
+from scheduler_ext.core.gpu.value_table import part_of_gpu
 from scheduler_ext.core.node.attribution import attribute
 from scheduler_ext.core.node.claimed import ClaimedGpu, claimed_gpus
 from scheduler_ext.core.node.columns import loose_gpus
@@ -35,7 +35,7 @@ class Who(NamedTuple):
 
 def gpu_price(info: NodeInfo, model: GpuModel, sizing: Sizing, factor: float) -> float:
     """The price of one GPU of a node, per hour."""
-    return factor * (info.value or value_of(model, sizing.policy.values))
+    return factor * info.gpu_value(model, sizing.policy.values)
 
 
 def node_value(node: Node, sizing: Sizing, factor: float) -> NodeValue:

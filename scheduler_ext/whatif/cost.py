@@ -12,8 +12,8 @@ def value_per_hour(decision: Decision, state: int) -> float:
     for shares."""
     scoring, snapshot = decision.scoring, decision.snapshot
     of_models = np.array([value_of(model, scoring.values) for model in snapshot.models])
-    stated = snapshot.node.value
+    own = snapshot.own_values(scoring.values)
     # Of MIG instances that are offered as GPUs, a node without a report has one for each.
     parts = np.array([part_of_gpu(model) for model in snapshot.models])[snapshot.devices.model]
-    each = np.where(stated > 0, stated, of_models[snapshot.devices.model]) * parts
+    each = np.where(own > 0, own, of_models[snapshot.devices.model]) * parts
     return float((scoring.of_units(each) + scoring.of_shares(each))[state])

@@ -74,7 +74,7 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         handed_out_by=node_labels.handed_out_by(labels),
         one_replica=node_labels.one_replica(labels),
         failed_change=node_labels.failed_change(labels),
-        is_fraction=node_labels.is_fraction(labels),
+        fraction=node_labels.fraction(labels),
         uncounted=_counts(status.allocatable, resources.looks_like_gpu),
     )
 

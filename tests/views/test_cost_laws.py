@@ -28,7 +28,12 @@ _idle_s = st.sampled_from((None, 0, 3600))
 
 @st.composite
 def priced(draw: st.DrawFn) -> tuple[Snapshot, NodeReadings]:
-    infos = [replace(info, value=draw(st.sampled_from((0.0, 0.0, 1.5)))) for info in draw(clusters())]
+    infos = [
+        replace(
+            info, value=draw(st.sampled_from((0.0, 0.0, 1.5))), fraction=draw(st.sampled_from((1, 1, 4, 0)))
+        )
+        for info in draw(clusters())
+    ]
     readings = {
         info.name: tuple(
             Readings(
@@ -56,12 +61,13 @@ def worth(info: NodeInfo) -> float:
     """The value of all GPUs of a node, added up by hand; without a report, of those that labels count."""
     if info.is_out:
         return 0.0
+    part = 4 if info.fraction == 4 else 1
     if info.report is not None:
-        return sum(info.value or value_of(device.model, {}) for device in info.devices)
+        return sum(info.value or value_of(device.model, {}) / part for device in info.devices)
     estimate = info.estimate
     if estimate is None:
         return 0.0
-    return estimate.count * (info.value or value_of(estimate.model, {}))
+    return estimate.count * (info.value or value_of(estimate.model, {}) / part)
 
 
 @given(priced())

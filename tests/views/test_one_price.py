@@ -20,6 +20,7 @@ from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
 from tests.views.seen import state
 
 WHOLE, ONE_G = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
+VALUE_LABEL = "gpu.scheduler-ext.io/value"
 NOW = 1_800_000_000.0
 HOUR, HOURS = 3600, 72
 CONFIG = Configuration(values={"T4": 2.0}, cost=CostSection(per_unit=0.5, currency="EUR"))
@@ -28,7 +29,14 @@ MIG = {
     "instances": [{"uuid": f"MIG-{i}", "profile": "1g.10gb", "start": i, "size": 1} for i in range(4)],
 }
 SHARING = node("n", {SHARE: "73728"}, labels={"gpu.scheduler-ext.io/sharing": "memory"})
-PRICED = node("n", {WHOLE: "1"}, labels={"gpu.scheduler-ext.io/value": "1"})
+EIGHTH = {"model": "L4", "total": 2862}
+PRICED = node("n", {WHOLE: "1"}, labels={VALUE_LABEL: "1"})
+
+
+def of_a_cloud(value: str | None = None) -> Json:
+    """A machine with an eighth of an L4, and perhaps the price of that."""
+    labels = {"node.kubernetes.io/instance-type": "g6f.xlarge"}
+    return node("n", {WHOLE: "1"}, labels=labels | ({VALUE_LABEL: value} if value is not None else {}))
 
 
 def device(*, held: bool, **fields: Any) -> Json:
@@ -57,6 +65,10 @@ def running(asks: dict[str, str]) -> Json:
         pytest.param({WHOLE: "1"}, {}, {}, [], 1.7, id="a whole GPU"),
         pytest.param({WHOLE: "1"}, {"model": "T4", "total": 15360}, {}, [], 1.0, id="a value of its model"),
         pytest.param({WHOLE: "1"}, {}, {}, [PRICED], 0.5, id="a price of its node"),
+        pytest.param({WHOLE: "1"}, EIGHTH, {}, [of_a_cloud()], 0.05, id="an eighth of a GPU, by the cloud"),
+        pytest.param(
+            {WHOLE: "1"}, EIGHTH, {}, [of_a_cloud("0.2")], 0.1, id="a price of a node with an eighth"
+        ),
         pytest.param({SHARE: "18432"}, {}, {}, [SHARING], 0.425, id="a quarter of the memory for shares"),
         pytest.param(
             {WHOLE: "1"},

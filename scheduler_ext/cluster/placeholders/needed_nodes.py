@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from scheduler_ext.cluster.startup_taints import TAINTS
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Placement, Sizing, place
-from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.intree import NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.node.as_new import as_new
 from scheduler_ext.core.node.holdings import holdings_of
@@ -186,9 +185,8 @@ class Planner:
     def _cost(self, name: str) -> tuple[float, bool]:
         """Of equal GPUs, a spot node is the cheaper one."""
         node = self._snapshot.nodes[name]
-        each = node.info.value or max(
-            (value_of(slot.model, self._sizing.policy.values) for slot in node.state.slots), default=0.0
-        )
+        values = self._sizing.policy.values
+        each = max((node.info.gpu_value(slot.model, values) for slot in node.state.slots), default=0.0)
         return each * max(1, node.state.gpus), not node.info.spot
 
     def _put(self, waiting: PendingPod, needs: PodNeeds, kinds: Mapping[_Labels, str]) -> bool:

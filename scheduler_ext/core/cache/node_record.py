@@ -36,7 +36,7 @@ class NodeRecord:
     handed_out_by: Way | None = None
     one_replica: bool | None = None
     failed_change: str = ""
-    is_fraction: bool = False
+    fraction: int = 1
     uncounted: dict[str, int] = field(default_factory=dict)
 
     def info(
@@ -82,6 +82,6 @@ class NodeRecord:
             handed_out_by=self.handed_out_by,
             one_replica=self.one_replica,
             failed_change=self.failed_change,
-            is_fraction=self.is_fraction,
+            fraction=self.fraction,
             uncounted=self.uncounted,
         )

@@ -52,7 +52,7 @@ _DEVICE = attrgetter(
 _INSTANCE = attrgetter("profile", "start", "size", "offered")
 _REPORT = attrgetter("cuda_version", "mig_strategy", "sharing_strategy", "replicas", "from_slices")
 _NODE = attrgetter(
-    "estimate", "share_node", "spot", "value", "cpu_milli", "changing", "one_replica", "is_fraction"
+    "estimate", "share_node", "spot", "value", "cpu_milli", "changing", "one_replica", "fraction"
 )
 
 

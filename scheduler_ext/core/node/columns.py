@@ -30,13 +30,14 @@ _UNUSED = {
     "kind": -1,
     "limit": UNLIMITED,
     "share_limit": UNLIMITED,
+    "fraction": 1,
     "neighbours": NO_NEIGHBOURS,
     "shape": NO_SHAPE,
     "cpu_free_milli": UNLIMITED,
 }
 # Arrays of node columns that have the attribute of the same name.
 _OF_STATE = (
-    *("gpus", "adrift", "fresh", "estimated", "changing", "shared", "sliced", "is_fraction"),
+    *("gpus", "adrift", "fresh", "estimated", "changing", "shared", "sliced", "fraction"),
     *("one_replica", "cuda", "spot", "value", "share_limit", "shares_twice", "neighbours"),
     *("cpu_free_milli", "by_allocatable"),
 )
@@ -223,7 +224,7 @@ class NodeColumns(_Empty):
     changing: Bools
     shared: Bools
     sliced: Bools
-    is_fraction: Bools
+    fraction: Ints
     one_replica: Bools
     cuda: Ints
     spot: Bools
@@ -240,7 +241,7 @@ class NodeColumns(_Empty):
     @lazy
     def in_parts(self) -> Bools:
         """Where what is called a GPU is a part of one, `[state]`."""
-        parts: Bools = self.shared | self.sliced | self.is_fraction
+        parts: Bools = self.shared | self.sliced | (self.fraction != 1)
         return parts
 
     @lazy

@@ -10,7 +10,6 @@ from scheduler_ext.core.dra.published import ClaimedDevice
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
 from scheduler_ext.core.gpu.readings import Readings
 from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
-from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.claimed import gpu_pods
 from scheduler_ext.core.node.holdings import known_devices, seen_gpus, seen_instances, share_peaks
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
@@ -52,9 +51,7 @@ class IdlePod:
     def value_per_hour(self, info: NodeInfo, values: Mapping[str, float]) -> float:
         """The value of its GPUs, in the unit of core.gpu.value_table; `values` are those of the
         configuration."""
-        return sum(
-            held.part.gpus * (info.value or value_of(held.part.device.model, values)) for held in self.parts
-        )
+        return sum(held.part.gpus * info.gpu_value(held.part.device.model, values) for held in self.parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node_labels import AgentLabel, Way
 from scheduler_ext.core.request.pod_kinds import TaskClass
@@ -136,9 +137,9 @@ class NodeInfo:
     whether its labels bring an agent; None if unknown. `capacity` also counts what the kubelet withholds from
     allocatable, such as sick GPUs. `handed_out_by` is the way of its label, where there are two.
     `one_replica` is what labels state about requests of several replicas of a shared GPU; None if
-    nothing. `failed_change` is the label that says that a change of its GPUs failed. `is_fraction`: its GPU
-    is a fraction of one, by the cloud. `uncounted` is the part of allocatable that looks
-    like GPUs and has no configured name; no decision reads it."""
+    nothing. `failed_change` is the label that says that a change of its GPUs failed. `fraction` is n where
+    its GPU is 1/n of one, by the cloud; 0: an unknown fraction. `uncounted` is the part of allocatable that
+    looks like GPUs and has no configured name; no decision reads it."""
 
     name: str
     uid: str | None = None
@@ -165,8 +166,13 @@ class NodeInfo:
     handed_out_by: Way | None = None
     one_replica: bool | None = None
     failed_change: str = ""
-    is_fraction: bool = False
+    fraction: int = 1
     uncounted: Mapping[str, int] = field(default_factory=dict)
+
+    def gpu_value(self, model: GpuModel, configured: Mapping[str, float]) -> float:
+        """The value of one GPU of this model here: the node's own, or `value_of` it; of a fraction of a GPU,
+        its part of that, and of one of unknown size all of it."""
+        return self.value or value_of(model, configured) / max(1, self.fraction)
 
     @property
     def takes_unreported(self) -> bool:
@@ -264,7 +270,7 @@ class NodeState:
     the device plugin or a claim hands out as well (`shares_twice`: so do memory shares); `in_use` are the
     ways in which pods have GPUs of such a node. `by_allocatable` as of NodeInfo, for a node with GPUs.
     `shared`: time-sliced or shared by MPS, `sliced`: MIG instances are handed out as whole GPUs,
-    `is_fraction` as of NodeInfo; `one_replica`: the device plugin gives a container one replica of a shared
+    `fraction` as of NodeInfo; `one_replica`: the device plugin gives a container one replica of a shared
     GPU at most."""
 
     slots: tuple[Slot, ...] = ()
@@ -277,7 +283,7 @@ class NodeState:
     changing: bool = False
     shared: bool = False
     sliced: bool = False
-    is_fraction: bool = False
+    fraction: int = 1
     one_replica: bool = False
     cuda: int = 0
     spot: bool = False

@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Literal, TypeAlias
 
 from scheduler_ext.core.gpu.model_table import AMD_DEVICES, INSTANCE_TYPE_ROWS, InstanceTypeRow
-from scheduler_ext.core.gpu.models import is_display
+from scheduler_ext.core.gpu.models import canonical_model, is_display
 
 Labels = Mapping[str, str]
 
@@ -222,11 +222,18 @@ def instance_type(labels: Labels) -> InstanceTypeRow | None:
     return _instance_type(next((labels[label] for label in _INSTANCE_TYPE if labels.get(label)), "").lower())
 
 
-def is_fraction(labels: Labels) -> bool:
-    """Whether the node's GPU is a fraction of one: by its instance type, or by EC2, which counts 0 (g6f)."""
+def fraction(labels: Labels) -> int:
+    """n where the node's GPU is 1/n of one: by its instance type, or by EC2, which counts 0 and states the
+    memory (g6f). 1 for whole GPUs, 0 for a fraction of unknown size."""
     machine = instance_type(labels)
-    counts = (natural(labels.get(f"{family}-count")) for family in AWS if labels.get(f"{family}-name"))
-    return (machine is not None and machine.fraction > 1) or 0 in counts
+    if machine is not None and machine.fraction > 1:
+        return machine.fraction
+    for family in AWS:
+        name = labels.get(f"{family}-name")
+        if name and natural(labels.get(f"{family}-count")) == 0:
+            own, whole = natural(labels.get(f"{family}-memory")), canonical_model(name).memory_mib
+            return max(2, round(whole / own)) if own and whole else 0
+    return 1
 
 
 @lru_cache(maxsize=1024)

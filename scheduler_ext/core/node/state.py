@@ -100,7 +100,7 @@ def resolve_held(
             for slot, _ in slots
             for unit in slot.units
         ),
-        is_fraction=info.is_fraction,
+        fraction=info.fraction,
         # k8s-device-plugin, ValidateRequest: MPS refuses more than one by default (v0.20), time
         # slicing allows it by default.
         one_replica=strategy != "none"

@@ -13,6 +13,7 @@ from scheduler_ext.core.forecast.demand import Demand, demand
 from scheduler_ext.core.forecast.forecast import NO_FORECAST, WHOLE, DeviceKind, Forecast, NodeShape
 from scheduler_ext.core.forecast.mig_value import MigRooms
 from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeColumns, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node, NodeState
@@ -186,9 +187,21 @@ class Snapshot:
         """The ranks of models and nodes by value; `configured` values replace those of the table."""
         key = tuple(configured.items())
         if key not in self._value_ranks:
-            cluster = self.cluster.models, self.cluster.node
-            self._value_ranks[key] = value_ranks(self.models, self.node, configured, cluster)
+            every = self.cluster
+            stated = every.own_values(configured)[every.node.count > 0]
+            own = self.own_values(configured)
+            self._value_ranks[key] = value_ranks(self.models, own, configured, (every.models, stated))
         return self._value_ranks[key]
+
+    def own_values(self, configured: Mapping[str, float]) -> Floats:
+        """The value of one GPU of each node where it is not that of its model, `[state]`, 0 of the others: a
+        stated value, or that of a fraction of a GPU."""
+        parts = (self.node.fraction > 1) & (self.node.value == 0) & (self.node.devices > 0)
+        if not parts.any():
+            return self.node.value
+        of_models = np.array([value_of(model, configured) for model in self.models])
+        of_parts = of_models[self.devices.model[0]] / np.maximum(self.node.fraction, 1)
+        return np.where(parts, of_parts, self.node.value)
 
     def thrift(self, configured: Mapping[str, float]) -> Floats:
         """How much the value of each model counts, `[model]`, 0 to 3."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.gpu.value_table import value_of
-from scheduler_ext.core.node.columns import Floats, Ints, NodeColumns
+from scheduler_ext.core.node.columns import Floats, Ints
 
 # A GPU worth so many times the cheapest has rank 1, and so has a dearer one. Of two successive prices, the
 # higher one counts as so many times the lower one at most. So a mistyped price, or a very low one of hardware
@@ -41,22 +41,22 @@ class ValueRanks:
 
 def value_ranks(
     models: Sequence[GpuModel],
-    node: NodeColumns,
+    own_values: Floats,
     configured: Mapping[str, float],
-    cluster: tuple[Sequence[GpuModel], NodeColumns],
+    cluster: tuple[Sequence[GpuModel], Floats],
 ) -> ValueRanks:
-    """The ranks of these models and nodes among those of the cluster."""
-    every, nodes = cluster
-    stated = nodes.value[(nodes.value > 0) & (nodes.count > 0)]
-    values = np.concatenate([[value_of(model, configured) for model in every], stated])
+    """The ranks of these models, and of nodes with values of their own, as of `Snapshot.own_values`, among
+    those of the cluster."""
+    every, others = cluster
+    values = np.concatenate([[value_of(model, configured) for model in every], others[others > 0]])
     mine = np.array([value_of(model, configured) for model in models])
-    own = node.value > 0
-    known = np.log(np.unique(np.concatenate([values, mine, node.value[own]])))
+    own = own_values > 0
+    known = np.log(np.unique(np.concatenate([values, mine, own_values[own]])))
     gaps = np.minimum(np.diff(known, prepend=known[0]), math.log(_WIDEST_GAP))
     places = np.minimum(gaps.cumsum() / math.log(_WIDEST), 1.0)
     of_models: Floats = np.interp(np.log(mine), known, places)
     of_nodes = None
     if own.any():
         of_nodes = np.full(len(own), np.nan)
-        of_nodes[own] = np.interp(np.log(node.value[own]), known, places)
+        of_nodes[own] = np.interp(np.log(own_values[own]), known, places)
     return ValueRanks(of_models, of_nodes, bool(values.max() > values.min()))

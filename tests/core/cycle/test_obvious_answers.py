@@ -169,15 +169,21 @@ ROWS = [
     ),
     pytest.param(
         whole(),
-        {"eighth": has("L4", 1, is_fraction=True), "whole": has("H100-80GB", 8)},
+        {"eighth": has("L4", 1, fraction=8), "whole": has("H100-80GB", 8)},
         {"whole"},
         id="and no fraction of a cloud",
     ),
     pytest.param(
         whole(sharing="exclusive"),
-        {"eighth": has("L4", 1, is_fraction=True), "whole": has("H100-80GB", 8)},
+        {"eighth": has("L4", 1, fraction=8), "whole": has("H100-80GB", 8)},
         {"whole"},
         id="least of all if it is to be exclusive",
+    ),
+    pytest.param(
+        whole(),
+        {"half": has("L4", 1, fraction=2), "eighth": has("L4", 1, fraction=8)},
+        {"eighth"},
+        id="of fractions the cheapest",
     ),
     pytest.param(whole(), ONLY_SLICES, {"slices"}, id="a slice is better than to wait"),
     pytest.param(whole(2), ONLY_SLICES, set(), id="two slices are no two GPUs"),

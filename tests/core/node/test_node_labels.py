@@ -11,7 +11,7 @@ from scheduler_ext.core.node.node_labels import (
     ONE_REPLICA_LABEL,
     change_in_progress,
     failed_change,
-    is_fraction,
+    fraction,
     is_spot,
     node_pool,
     one_replica,
@@ -33,6 +33,7 @@ def shared(strategy: str, replicas: str) -> dict[str, str]:
 
 MIG_STATE, UPGRADE = "nvidia.com/mig.config.state", "nvidia.com/gpu-driver-upgrade-state"
 INSTANCE, EC2 = "node.kubernetes.io/instance-type", "karpenter.k8s.aws/instance-gpu"
+EC2_PART = {f"{EC2}-name": "l4", f"{EC2}-count": "0"}
 
 
 @pytest.mark.parametrize(
@@ -191,10 +192,11 @@ def test_change_in_progress(mig_state: str | None, upgrade_state: str | None, ch
         pytest.param(
             one_replica, GKE_SHARED | {ONE_REPLICA_LABEL: "false"}, False, id="the operator decides"
         ),
-        pytest.param(is_fraction, {INSTANCE: "g6f.xlarge"}, True, id="an eighth of an L4"),
-        pytest.param(is_fraction, {INSTANCE: "g6.xlarge"}, False, id="a whole one"),
-        pytest.param(is_fraction, {f"{EC2}-name": "l4", f"{EC2}-count": "0"}, True, id="as EC2 counts it"),
-        pytest.param(is_fraction, {f"{EC2}-count": "0"}, False, id="a machine without GPUs"),
+        pytest.param(fraction, {INSTANCE: "g6f.xlarge"}, 8, id="an eighth of an L4"),
+        pytest.param(fraction, {INSTANCE: "g6.xlarge"}, 1, id="a whole one"),
+        pytest.param(fraction, EC2_PART | {f"{EC2}-memory": "5722"}, 4, id="as EC2 counts and measures it"),
+        pytest.param(fraction, EC2_PART, 0, id="a fraction of unknown size"),
+        pytest.param(fraction, {f"{EC2}-count": "0"}, 1, id="a machine without GPUs"),
     ],
 )
 def test_what_labels_say(
