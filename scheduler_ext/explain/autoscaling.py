@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds, facts_as_new, intree_rejection
@@ -25,6 +26,10 @@ def cure_of(
     request."""
     if gpus == "incurable" or needs is None or needs.node_name or needs.claim_nodes:
         return "incurable"
+    if facts is not None and not all(each.admit(facts.name, as_new=True) for each in needs.claim_hosts):
+        return "incurable"
+    # A new node has another name.
+    needs = replace(needs, claim_hosts=())
     empty = facts_as_new(facts) if facts is not None else None
     if empty is not None and intree_rejection(needs, empty, ignore_resources=ignored) is not None:
         return "incurable"

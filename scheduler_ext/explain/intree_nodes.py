@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from scheduler_ext.core.cache.device_index import DeviceIndex
+from scheduler_ext.core.cache.device_index import DeviceIndex, OtherDevices
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.intree import (
     InTreeRejection,
@@ -63,8 +63,14 @@ class InTreeNodes:
                 facts = node_facts(node, pods.get(name, ()))
             except QuantityError as error:
                 raise InventoryError(f"Node {name} or a pod on it: {error}") from None
-            free = {device: Fraction(here.get(name, 0)) for device, here in others.items()}
-            self._facts[name] = replace(facts, allocatable={**facts.allocatable, **free}) if free else facts
+            here = {device: by_node.get(name, OtherDevices(0, 0)) for device, by_node in others.items()}
+            there = {device: Fraction(each.all) for device, each in here.items()}
+            taken = {device: Fraction(each.all - each.free) for device, each in here.items()}
+            self._facts[name] = replace(
+                facts,
+                allocatable={**facts.allocatable, **there},
+                requested={**facts.requested, **taken},
+            )
 
     def facts(self, name: str) -> NodeFacts | None:
         """The node as those filters see it now; None without a Node object."""

@@ -184,9 +184,16 @@ RACK_CHANNELS[2]["spec"] |= {"nodeName": None, "allNodes": True}
         pytest.param(
             GPU_AND_CHANNEL,
             SHARED_CHANNELS,
-            {"claimed": 2, "single": 1, "plugin": 0},
+            {"claimed": 2, "single": 0, "plugin": 0},
             [NOT_COUNTED],
-            id="claims share one",
+            id="claims share one, which other nodes lack",
+        ),
+        pytest.param(
+            [request(), request(device_class=CHANNEL, capacity={"requests": {"lanes": "2"}})],
+            CHANNELS,
+            {"claimed": 0, "single": 0, "plugin": 0},
+            [],
+            id="none has the capacity",
         ),
         pytest.param(
             GPU_AND_CHANNEL,
@@ -265,6 +272,156 @@ def test_devices_that_are_no_gpus(
 )
 def test_what_is_not_modelled_is_named(requests: list[Json], more: list[Json], features: list[str]) -> None:
     assert asked(*requests, more=more)["notModelled"] == features
+
+
+ROOT = "resource.kubernetes.io/pcieRoot"
+
+
+def on_root(value: Json, device: Json) -> Json:
+    return device | {"attributes": {**device.get("attributes", {}), ROOT: value}}
+
+
+def roots(*names: str) -> list[Json]:
+    return [{"string": name} for name in names]
+
+
+NIC = "nic.example.com"
+
+
+def with_roots(gpus: Mapping[str, Sequence[Json]], nics: Mapping[str, Sequence[Json]]) -> list[Json]:
+    """Nodes whose GPUs and network devices are below these PCIe roots."""
+    found = [device_class(), device_class(NIC, "device.driver == 'nic.example.com'", extended=None)]
+    for name in gpus:
+        devices = [on_root(root, gpu_device(i, node=name)) for i, root in enumerate(gpus[name])]
+        others = [on_root(root, {"name": f"nic-{i}"}) for i, root in enumerate(nics.get(name, ()))]
+        found += [node(name), resource_slice(name, devices)]
+        found += [resource_slice(name, others, name=f"{name}-nics", driver=NIC)] if others else []
+    return found
+
+
+GPU_AND_NIC = [request(), request(device_class=NIC) | {"name": "nic"}]
+
+
+@pytest.mark.parametrize(
+    ("objects", "requests", "constraint", "reasons"),
+    [
+        pytest.param(
+            with_roots({"apart": roots("a", "b"), "together": roots("a", "a")}, {}),
+            [request(2)],
+            {"matchAttribute": ROOT},
+            {"together": None, "apart": f"devices with one value of {ROOT}"},
+            id="two GPUs below one root",
+        ),
+        pytest.param(
+            with_roots({"apart": roots("a", "b"), "together": roots("a", "a")}, {}),
+            [request(2)],
+            {"distinctAttribute": ROOT},
+            {"apart": None, "together": f"devices with different values of {ROOT}"},
+            id="two GPUs below different roots",
+        ),
+        pytest.param(
+            with_roots(
+                {"near": roots("a", "b"), "far": roots("a"), "none": roots("a")},
+                {"near": roots("b"), "far": roots("c")},
+            ),
+            GPU_AND_NIC,
+            {"matchAttribute": ROOT, "requests": ["gpu", "nic"]},
+            {"near": None, "far": f"devices with one value of {ROOT}", "none": f"1 {NIC}"},
+            id="a GPU beside a network device",
+        ),
+        pytest.param(
+            with_roots({"n": roots("a", "b")}, {"n": roots("c")}),
+            [request(2), GPU_AND_NIC[1]],
+            {"matchAttribute": ROOT, "requests": ["nic"]},
+            {"n": None},
+            id="of another request",
+        ),
+        pytest.param(
+            with_roots(
+                {"near": [{"strings": ["a", "b"]}], "far": [{"strings": ["a", "c"]}]},
+                {"near": roots("b"), "far": roots("b")},
+            ),
+            GPU_AND_NIC,
+            {"matchAttribute": ROOT},
+            {"near": None, "far": f"devices with one value of {ROOT}"},
+            id="attributes of several values",
+        ),
+        pytest.param(
+            [
+                *with_roots({"n": roots("a", "a", "b")}, {}),
+                resource_claim("held", on="n", devices=["gpu-0"]),
+            ],
+            [request(2)],
+            {"matchAttribute": ROOT},
+            {"n": f"devices with one value of {ROOT}"},
+            id="one of two is held",
+        ),
+        pytest.param(
+            with_roots({"n": roots("a")}, {}),
+            [request(2)],
+            {"matchAttribute": ROOT},
+            {"n": "2"},
+            id="too few devices are too few, whatever their roots",
+        ),
+        pytest.param(
+            [*with_roots({"n": roots("a", "b")}, {}), FABRIC],
+            [request(2)],
+            {"matchAttribute": ROOT},
+            {"n": None},
+            id="devices of several nodes are not compared",
+        ),
+    ],
+)
+def test_no_node_that_cannot_meet_a_constraint_is_the_best(
+    objects: list[Json], requests: list[Json], constraint: Json, reasons: Mapping[str, str | None]
+) -> None:
+    """constraint.go of k8s.io/dynamic-resource-allocation: a device without the attribute meets none."""
+    template = claim_template("asked", *requests)
+    template["spec"]["spec"]["devices"]["constraints"] = [constraint]
+    explanation = explained(by_template(), *objects, template)
+    needed = {
+        each["node"]: str(each["nearestMiss"]["needed"]) if each["nearestMiss"] else None
+        for each in explanation["nodes"]
+    }
+    assert needed == reasons
+    assert "constraints between devices of ResourceClaimTemplate default/asked" in explanation["notModelled"]
+
+
+@pytest.mark.parametrize(
+    ("objects", "requests", "constraints", "like"),
+    [
+        pytest.param(
+            [*CLUSTER, *CHANNELS, HELD_CHANNEL, taint_rule("r", driver=CHANNEL, pool="single")],
+            GPU_AND_CHANNEL,
+            [],
+            ["claimed", "single"],
+            id="devices that are held or tainted",
+        ),
+        pytest.param(
+            [
+                *with_roots({"n": roots("a", "a", "b")}, {}),
+                resource_claim("held", on="n", devices=["gpu-0"]),
+            ],
+            [request(2)],
+            [{"matchAttribute": ROOT}],
+            ["n"],
+            id="a held device of the only pair",
+        ),
+        pytest.param(
+            with_roots({"n": roots("a", "b")}, {}), [request(2)], [{"matchAttribute": ROOT}], [], id="no pair"
+        ),
+    ],
+)
+def test_a_new_node_has_all_devices_of_its_kind(
+    objects: list[Json], requests: list[Json], constraints: list[Json], like: list[str]
+) -> None:
+    template = claim_template("asked", *requests)
+    template["spec"]["spec"]["devices"]["constraints"] = constraints
+    explanation = explained(by_template(), *objects, template)
+    assert not explanation["fits"]
+    verdicts = explanation["autoscaler"]
+    assert verdicts["curable"] == len(like)
+    assert not like or sorted(verdicts["like"]) == like
 
 
 # So many pods of any kind a node takes.
@@ -358,7 +515,7 @@ def first_available(*wanted: tuple[str, int], expression: str = "") -> Json:
         ),
         pytest.param(
             first_available(("gpu.nvidia.com", 8), (CHANNEL, 1)),
-            {"claimed": None, "single": None, "plugin": None},
+            {"claimed": None, "single": None, "plugin": 0},
             id="or a device that is no GPU",
         ),
         pytest.param(

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from scheduler_ext.core.dra.claims import Claims
+from scheduler_ext.core.dra.consumable import taken_amounts
 from scheduler_ext.core.dra.device import (
     DraDevice,
     NodeDevices,
@@ -17,6 +18,7 @@ from scheduler_ext.core.dra.device import (
     memory_mib,
 )
 from scheduler_ext.core.dra.device_names import Compile, DeviceNames, Names, admits, ask_resource
+from scheduler_ext.core.dra.hosts import Candidate, Candidates, hosts_of
 from scheduler_ext.core.dra.known_claims import Asked, ClaimDemand, KnownClaims, together, unknown_claim
 from scheduler_ext.core.dra.pools import Pools
 from scheduler_ext.core.dra.published import (
@@ -30,6 +32,7 @@ from scheduler_ext.core.dra.published import (
     TaintRule,
 )
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm, first_untolerated
+from scheduler_ext.core.intree.verdict import ClaimHosts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX, ResourceNames
@@ -40,6 +43,13 @@ class _Digest(NamedTuple):
 
     gpus: tuple[tuple[PublishedDevice, DraDevice], ...]
     names: Names
+
+
+class OtherDevices(NamedTuple):
+    """The devices of a node that are no GPUs: those that are free, and all."""
+
+    free: int
+    all: int
 
 
 class DeviceIndex:
@@ -66,11 +76,13 @@ class DeviceIndex:
         self._same: dict[frozenset[str], frozenset[str]] = {}
         # The terms of the nodes that reach devices of a name, where several nodes reach some.
         self._reach: dict[str, tuple[NodeSelectorTerm, ...]] = {}
-        self.others: Mapping[str, Mapping[str, int]] = {}
-        """The free devices that are no GPUs, by name and by node, as far as they were counted; a node that is
-        not named has none."""
-        # The nodes with the devices of each request with admin access, likewise.
-        self._hosts: dict[Requested, frozenset[str]] = {}
+        self.others: Mapping[str, Mapping[str, OtherDevices]] = {}
+        """The devices that are no GPUs, by name and by node, as far as they were counted; a node that is not
+        named has none."""
+        # The nodes that may have the other devices of each claim, by its uid, and the counted requests with
+        # admin access.
+        self._hosts: dict[str, tuple[ClaimHosts, ...]] = {}
+        self._admin: frozenset[DeviceAsk] = frozenset()
         # Devices that several nodes reach; those with GPUs make these uncountable everywhere.
         self._has_open = False
         # Nodes that do not know the newest names, and the names that some node does not know.
@@ -206,7 +218,7 @@ class DeviceIndex:
         else, or what depends on the node."""
         gpus, parts_mib = 0, []
         for claim in claims:
-            for ask, count, *_, admin in claim.requests:
+            for ask, count, _, _, admin, _ in claim.requests:
                 if admin:
                     continue
                 if not count or not self._names.is_of_whole_gpus(ask.device_class):
@@ -232,18 +244,14 @@ class DeviceIndex:
         names = self._names.now
         if claim.devices is not None:
             return Asked(nodes=(claim.node,) if claim.node is not None else (), held=(claim.title,))
-        units, missing, others, hosts = [], [], [], []
-        # Without these the devices of a request depend on others, or on the node.
-        counted = not claim.not_modelled
+        units, missing, others = [], [], []
         # A choice of other devices may do, too.
         only_gpus = all(self.resource_of(each.ask) for each in claim.requests if each.choice)
         for request in claim.requests:
-            ask, count, every, choice, admin = request
+            ask, count, every, choice, admin, _ = request
             name, own = self.resource_of(ask), ask_resource(ask)
             if admin:
-                if request in self._hosts:
-                    hosts.append(self._hosts[request])
-                else:
+                if ask not in self._admin:
                     missing.append("adminAccess")
             elif name is not None:
                 units.append(UnitAsk(name, count, every=every, choice=choice if only_gpus else 0))
@@ -253,7 +261,7 @@ class DeviceIndex:
                     missing.append(f"a selector ({problem})")
             elif DEVICE_CLASS_PREFIX + ask.device_class not in names.asks:
                 missing.append(f"DeviceClass {ask.device_class}, which is not known here,")
-            elif counted and own in self.others:
+            elif count and own in self.others:
                 others.append((own, count))
             else:
                 missing.append(f"devices of DeviceClass {ask.device_class}, which are not known as GPUs,")
@@ -269,36 +277,49 @@ class DeviceIndex:
                 for unit in units
                 if (unit.count or unit.every) and (terms := self._reach.get(unit.resource)) is not None
             ),
-            hosts=tuple(hosts),
+            hosts=self._hosts.get(claim.uid, ()),
             admin=sum(each.admin for each in claim.requests),
         )
 
     def count_others(self) -> None:
-        """Count what a running kube-scheduler counts itself, for the claims that wait: the free devices that
-        are no GPUs, and those for admin access. Until then, and where that is not possible, `asked` says that
-        they are not modelled."""
+        """Count what a running kube-scheduler counts itself, for the claims that wait: devices that are no
+        GPUs, those for admin access, and those that meet constraints. Until then, and where that is not
+        possible, `asked` says that they are not modelled."""
         waiting = [each for each in self._claims.all() if each.devices is None]
-        asks = {
-            each.ask
-            for claim in waiting
-            for each in claim.requests
-            if not claim.not_modelled and not each.admin and self.resource_of(each.ask) is None
-        }
-        names = sorted({*map(ask_resource, asks)} & self._names.now.asks.keys())
-        found = {name: self._devices_by_node(name, admin=False) for name in names}
-        of_admins = {each for claim in waiting for each in claim.requests if each.admin}
-        self._hosts = {}
-        for each in of_admins:
-            name = ask_resource(each.ask)
-            here = self._devices_by_node(name, admin=True) if name in self._names.now.asks else None
-            if here is not None:
-                least = max(1, each.devices)
-                self._hosts[each] = frozenset(node for node, count in here.items() if count >= least)
+        found: dict[Requested, Candidates | None] = {}
+
+        def find(request: Requested) -> Candidates | None:
+            # Only these distinguish the devices.
+            key = Requested(request.ask, 0, admin=request.admin)
+            if key not in found:
+                found[key] = self._candidates(request.ask, admin=request.admin)
+            return found[key]
+
+        others: dict[str, Mapping[str, OtherDevices]] = {}
+        admin: set[DeviceAsk] = set()
+        for request in (each for claim in waiting for each in claim.requests):
+            is_other = request.devices and self.resource_of(request.ask) is None
+            if not (is_other or request.admin) or (here := find(request)) is None or not here.is_exact:
+                continue
+            if request.admin:
+                admin.add(request.ask)
+            else:
+                others[ask_resource(request.ask)] = {
+                    node: OtherDevices(sum(each.is_free for each in devices), len(devices))
+                    for node, devices in here.by_node.items()
+                }
+        self.others, self._admin = others, frozenset(admin)
+
+        def is_counted(request: Requested) -> bool:
+            if request.admin or self.resource_of(request.ask) is not None:
+                return not request.admin
+            return bool(request.devices) and ask_resource(request.ask) in others
+
+        self._hosts = {claim.uid: tuple(hosts_of(claim, find, is_counted)) for claim in waiting}
         self._reach = {}
         for name in self._names.now.asks if self._has_open else ():
             if (terms := self._terms(name)) is not None:
                 self._reach[name] = terms
-        self.others = {name: free for name, free in found.items() if free is not None}
 
     def _terms(self, name: str) -> tuple[NodeSelectorTerm, ...] | None:
         """The terms of the nodes that reach devices of a name: their own, or some that several nodes reach.
@@ -315,30 +336,35 @@ class DeviceIndex:
             )
         return tuple(terms)
 
-    def _devices_by_node(self, name: str, *, admin: bool) -> dict[str, int] | None:
-        """The free devices of a name by node, for admin access those that are held, too (allocateDevice in
-        allocator_stable.go of k8s.io/dynamic-resource-allocation). None if no slice is known, or a device
-        cannot be counted by its selectors, is within reach of several nodes, or is handed out in parts."""
-        ask, selectors = self._names.now.asks[name], self._names.now.selectors[name]
-        if ask.capacity or not self._pools.names():
+    def _candidates(self, ask: DeviceAsk, *, admin: bool) -> Candidates | None:
+        """The devices that a request may get, for admin access those that are held, too (allocateDevice in
+        allocator_stable.go of k8s.io/dynamic-resource-allocation). None if no slice is known, or one of
+        them is within reach of several nodes."""
+        names = self._names.now
+        name = own if (own := ask_resource(ask)) in names.asks else DEVICE_CLASS_PREFIX + ask.device_class
+        if name not in names.asks or not self._pools.names():
             return None
-        free: dict[str, int] = {}
-        for pool in self._pools.all_pools():
-            for item in self._pools.complete(pool):
-                for device in item.devices:
-                    admitted = admits(selectors, device.facts)
-                    if admitted is False:
-                        continue
-                    in_parts = device.facts.allow_multiple_allocations or device.consumes
-                    if admitted is None or item.node is None or in_parts:
-                        return None
-                    id = DeviceId(item.driver, item.pool, device.name)
-                    rules = [rule for rule in self._rules.values() if rule.is_about(id)]
-                    taints = _tainted(device, item.pool, rules).taints
-                    is_free = admin or not self._claims.holds(id)
-                    if is_free and first_untolerated(taints, ask.tolerations) is None:
-                        free[item.node] = free.get(item.node, 0) + 1
-        return free
+        selectors, wanted = names.selectors[name], amounts(dict(ask.capacity))
+        by_node: dict[str, list[Candidate]] = {}
+        is_exact = name == own
+        for item in (item for pool in self._pools.all_pools() for item in self._pools.complete(pool)):
+            for device in item.devices:
+                admitted = admits(selectors, device.facts)
+                if admitted is False:
+                    continue
+                if item.node is None:
+                    return None
+                shared = device.facts.allow_multiple_allocations
+                is_exact = is_exact and admitted is True and not shared and not device.consumes
+                if wanted and taken_amounts(amounts(device.facts.capacity), device.policies, wanted) is None:
+                    continue
+                id = DeviceId(item.driver, item.pool, device.name)
+                rules = [rule for rule in self._rules.values() if rule.is_about(id)]
+                taints = _tainted(device, item.pool, rules).taints
+                is_free = admin or shared or not self._claims.holds(id)
+                is_free = is_free and first_untolerated(taints, ask.tolerations) is None
+                by_node.setdefault(item.node, []).append(Candidate(device, is_free))
+        return Candidates(by_node, is_exact)
 
     def problem(self, resource: str) -> str | None:
         """Why devices of a resource are unknown; None if all are known. Any thread may call it."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from scheduler_ext.core.dra.published import claim_title
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm
+from scheduler_ext.core.intree.verdict import ClaimHosts
 from scheduler_ext.core.request.pod_kinds import TaskClass, task_class
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 
@@ -15,8 +16,9 @@ class Asked(NamedTuple):
     """The GPUs that a pod asks through claims, what of these claims is not modelled, and the nodes of the
     devices that some of them hold already: the pod can only run there. `others` are (name, number) of devices
     that are no GPUs, `held` the claims that hold devices, for people, `terms` those of the nodes
-    that reach devices of each resource, where these are known. `hosts` are, for each request with admin
-    access, the nodes that have its devices, where these are known; `admin` is the number of such requests."""
+    that reach devices of each resource, where these are known. `hosts` are the nodes that may have
+    devices which are not counted, where these are known; `admin` is the number of requests with admin
+    access."""
 
     units: tuple[UnitAsk, ...] = ()
     not_modelled: tuple[str, ...] = ()
@@ -24,7 +26,7 @@ class Asked(NamedTuple):
     others: tuple[tuple[str, int], ...] = ()
     held: tuple[str, ...] = ()
     terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
-    hosts: tuple[frozenset[str], ...] = ()
+    hosts: tuple[ClaimHosts, ...] = ()
     admin: int = 0
 
 
@@ -49,7 +51,7 @@ def together(parts: Iterable[Asked]) -> Asked:
     others: Counter[str] = Counter()
     held: dict[str, None] = {}
     reach: dict[tuple[NodeSelectorTerm, ...], None] = {}
-    hosts: dict[frozenset[str], None] = {}
+    hosts: dict[ClaimHosts, None] = {}
     admin = 0
     for units, not_modelled, nodes, more, claims, terms, having, accesses in parts:
         reach |= dict.fromkeys(terms)

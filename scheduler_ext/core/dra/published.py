@@ -48,13 +48,25 @@ class Consumption(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PublishedDevice:
     """One device of a slice; `consumes` are the counters that it shares with other devices of its pool,
-    `policies` those of its capacities, by the part of their names after the domain."""
+    `policies` those of its capacities, by the part of their names after the domain. `lists` are its
+    attributes of several values, which selectors do not see here."""
 
     name: str
     facts: DeviceFacts
     consumes: tuple[Consumption, ...] = ()
     taints: tuple[Taint, ...] = ()
     policies: Mapping[str, RequestPolicy] = field(default_factory=dict)
+    lists: Mapping[str, tuple[Attribute, ...]] = field(default_factory=dict)
+
+    def values_of(self, attribute: str) -> tuple[Attribute, ...]:
+        """The values of an attribute DOMAIN/NAME; a name without a domain belongs to the driver's."""
+        domain, _, name = attribute.rpartition("/")
+        for key in (attribute, name) if domain == self.facts.driver else (attribute,):
+            if (value := self.facts.attributes.get(key)) is not None:
+                return (value,)
+            if key in self.lists:
+                return self.lists[key]
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +138,23 @@ class DeviceAsk:
 class Requested(NamedTuple):
     """A number of devices that a claim asks; 0 if their number depends on the node. `every`: all of them;
     `choice`: so many, or another of the claim's choices; `admin`: with admin access, which takes them from
-    nobody."""
+    nobody. Constraints refer to the `name`."""
 
     ask: DeviceAsk
     devices: int
     every: bool = False
     choice: int = 0
     admin: bool = False
+    name: str = ""
+
+
+class Constraint(NamedTuple):
+    """The devices of these requests, or of all, have one value of an attribute DOMAIN/NAME (matchAttribute),
+    or different ones (distinctAttribute)."""
+
+    attribute: str
+    requests: tuple[str, ...] = ()
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +184,7 @@ class Claim:
     extended: bool = False
     not_modelled: tuple[str, ...] = ()
     charged: tuple[tuple[str, int], ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
     @property
     def key(self) -> str:

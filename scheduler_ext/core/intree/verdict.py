@@ -5,7 +5,7 @@ out."""
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from scheduler_ext.core.intree.affinity import (
     NodeSelectorTerm,
@@ -39,13 +39,27 @@ class NodeFacts:
     version: str = field(default="", compare=False)
 
 
+class ClaimHosts(NamedTuple):
+    """The nodes that may have devices which a claim asks, now and as new nodes, or `lacking`: those that have
+    none, unlike all others. `needed` is for people."""
+
+    needed: str
+    nodes: frozenset[str]
+    as_new: frozenset[str]
+    lacking: bool = False
+
+    def admit(self, node: str, *, as_new: bool = False) -> bool:
+        """Whether a node may have the devices."""
+        return (node in (self.as_new if as_new else self.nodes)) != self.lacking
+
+
 @dataclass(frozen=True, slots=True)
 class PodNeeds:
     """A pod as the in-tree plugins see it; requests are its effective ones. required_terms is None without
     required node affinity; an empty tuple is an affinity no node can meet. preferred_terms only score.
     claim_nodes are those of the devices that its claims hold; claim_terms those of the nodes that reach the
-    devices which its claims ask, and a node meets one term of each. claim_hosts are the nodes that have the
-    devices which its claims ask with admin access, and a node is among each."""
+    devices which its claims ask, and a node meets one term of each. A node is admitted
+    by each of claim_hosts."""
 
     node_name: str | None
     node_selector: Mapping[str, str]
@@ -55,7 +69,7 @@ class PodNeeds:
     preferred_terms: tuple[PreferredTerm, ...] = ()
     claim_nodes: tuple[str, ...] = ()
     claim_terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
-    claim_hosts: tuple[frozenset[str], ...] = ()
+    claim_hosts: tuple[ClaimHosts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +139,10 @@ def _other_name(pod: PodNeeds, name: str) -> InTreeRejection | None:
 
 
 def _without_devices(pod: PodNeeds, name: str) -> InTreeRejection | None:
-    if not all(name in hosts for hosts in pod.claim_hosts):
-        return InTreeRejection(
-            "DynamicResources", NO_DEVICES, needed="devices for its requests with adminAccess", have="none"
-        )
-    return None
+    missing = [each.needed for each in pod.claim_hosts if not each.admit(name)]
+    return (
+        InTreeRejection("DynamicResources", NO_DEVICES, needed=missing[0], have="none") if missing else None
+    )
 
 
 def _node_unschedulable(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:

@@ -12,6 +12,7 @@ from scheduler_ext.core.dra.published import (
     TEMPLATE_PREFIX,
     Claim,
     ClaimedDevice,
+    Constraint,
     DeviceAsk,
     DeviceId,
     Requested,
@@ -56,9 +57,15 @@ class _DeviceRequest(_Request):
     first_available: list[_Request] | None = None
 
 
+class _Constraint(KubeStruct):
+    requests: list[str] | None = None
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
 class _DeviceClaim(KubeStruct):
     requests: list[_DeviceRequest] | None = None
-    constraints: list[Raw] | None = None
+    constraints: list[_Constraint] | None = None
 
 
 class _ClaimSpec(KubeStruct):
@@ -127,6 +134,7 @@ def read_claim(item: ClaimObject) -> Claim:
         extended=strings(metadata.annotations).get(_EXTENDED_ANNOTATION) == "true",
         not_modelled=missing,
         charged=_charged(asked),
+        constraints=_constraints(asked),
     )
 
 
@@ -143,6 +151,15 @@ def read_template(item: TemplateObject) -> Claim:
         requests=requests,
         not_modelled=missing,
         charged=_charged(asked),
+        constraints=_constraints(asked),
+    )
+
+
+def _constraints(asked: _DeviceClaim) -> tuple[Constraint, ...]:
+    return tuple(
+        Constraint(attribute, tuple(each.requests or ()), distinct=each.match_attribute is None)
+        for each in asked.constraints or ()
+        if (attribute := each.match_attribute or each.distinct_attribute)
     )
 
 
@@ -166,7 +183,9 @@ def _requests(asked: _DeviceClaim) -> tuple[tuple[Requested, ...], tuple[str, ..
             missing["allocationMode: All"] = None
         count = _count(exactly)
         admin = bool(exactly.admin_access)
-        requests.append(Requested(_ask(exactly), 0 if every else count, every, admin=admin))
+        requests.append(
+            Requested(_ask(exactly), 0 if every else count, every, admin=admin, name=each.name or "")
+        )
     return tuple(requests), tuple(missing)
 
 

@@ -37,6 +37,11 @@ class _AttributeValue(KubeStruct):
     truth: bool | None = field(default=None, name="bool")
     string: str | None = None
     version: str | None = None
+    # Several values, of one type.
+    numbers: list[int] | None = field(default=None, name="ints")
+    truths: list[bool] | None = field(default=None, name="bools")
+    strings: list[str] | None = None
+    versions: list[str] | None = None
 
 
 class _Value(KubeStruct):
@@ -171,7 +176,19 @@ def _device(driver: str, item: _DeviceObject) -> PublishedDevice:
             for name, each in (device.capacity or {}).items()
             if each.request_policy is not None
         },
+        lists={
+            name: values for name, each in (device.attributes or {}).items() if (values := _list_of(each))
+        },
     )
+
+
+def _list_of(value: _AttributeValue) -> tuple[Attribute, ...]:
+    """The values of an attribute that has several (ResourceSlices with the feature DRAListTypeAttributes)."""
+    several: list[Attribute] = [*(value.numbers or ()), *(value.truths or ()), *(value.strings or ())]
+    for text in value.versions or ():
+        with suppress(ValueError):
+            several.append(parse_version(text))
+    return tuple(several)
 
 
 def _policy(policy: _RequestPolicy) -> RequestPolicy:

@@ -203,7 +203,7 @@ def test_claims_of_every_version(kind: str, version: str) -> None:
     around = (b'{"spec": ', b"}") if kind == "ResourceClaimTemplate" else (b"", b"")
     body = CLAIM_OF % (version.encode(), kind.encode(), around[0], request, around[1])
     (found,) = read_objects(body).claims
-    assert found.requests == (Requested(DeviceAsk("gpu.nvidia.com"), 2),)
+    assert found.requests == (Requested(DeviceAsk("gpu.nvidia.com"), 2, name="gpu"),)
 
 
 HEADER = b'{"apiVersion": "%s", "kind": "%s", "metadata": {"name": "x"}, "spec": {"taint": {"key": "k"}}}'
