@@ -22,6 +22,8 @@ from scheduler_ext.explain.sentences import leavers, nodes_in_words, obstacle, v
 
 # A node has a few hundred pods with GPUs at most; larger crowds are reported as a whole.
 _MOST_BLOCKERS = 256
+_WAITING = BY_NAME["gpu-count"].reason.remedy
+_IN_VAIN = "wait for no pod: no node has such GPUs, even empty; request less, or add other nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Case:
     the nodes as its filters see them, if known; `skipped` are nodes that it did not ask about for an unknown
     reason, and that the extender refuses. `kept` are nodes with room for a gang. `namespace` is the only one
     whose other pods are named; None names all. `preempts` is False for a pod that evicts no other
-    (preemptionPolicy Never)."""
+    (preemptionPolicy Never). `in_vain`: no node's GPUs would do if all pods had left."""
 
     uid: str
     request: GpuRequest
@@ -44,6 +46,7 @@ class Case:
     ours: frozenset[str]
     namespace: str | None
     preempts: bool
+    in_vain: bool
 
     def fits_on(self, info: NodeInfo) -> bool:
         """Whether the request fits on a node as it is not."""
@@ -102,7 +105,7 @@ def diagnosis(case: Case) -> dict[str, Any]:
         *chain.from_iterable(ways if near.in_tree is None else reversed(ways)),
     ]
     if not told["advice"]:
-        told["advice"] = [near.remedy]
+        told["advice"] = [_IN_VAIN if case.in_vain and near.remedy == _WAITING else near.remedy]
     told["advice"] = [advice[0].upper() + advice[1:] for advice in told["advice"]]
     return told
 

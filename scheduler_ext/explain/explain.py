@@ -204,6 +204,7 @@ def diagnosed(
             ours=_ours(needs, config),
             namespace=pod_name(pod).partition("/")[0] if config.inspection.hide_other_namespaces else None,
             preempts=may_preempt(pod),
+            in_vain=bool(kube_view.cures) and {*kube_view.cures.values()} == {"incurable"},
         )
     )
 

@@ -424,6 +424,33 @@ def test_a_new_node_has_all_devices_of_its_kind(
     assert not like or sorted(verdicts["like"]) == like
 
 
+@pytest.mark.parametrize(
+    ("claimed", "advice"),
+    [
+        pytest.param(
+            request(5),
+            "With 2 gpu.nvidia.com instead of 5 it would fit on 1 node now",
+            id="more than any node has",
+        ),
+        pytest.param(
+            request(1, capacity={"requests": {"memory": "200Gi"}}),
+            "Wait for no pod: no node has such GPUs, even empty; request less, or add other nodes",
+            id="with more memory than any has",
+        ),
+    ],
+)
+def test_the_advice_where_no_node_ever_fits(claimed: Json, advice: str) -> None:
+    """Nobody waits for pods whose end changes nothing."""
+    explanation = asked(claimed)
+    assert (explanation["advice"], explanation["autoscaler"]["curable"]) == ([advice], 0)
+
+
+def test_the_advice_where_pods_hold_the_devices() -> None:
+    taken = resource_claim("taken", on="single", devices=["gpu-0"])
+    (advice,) = asked(request(1, IS_A100), more=[taken])["advice"]
+    assert advice == "Wait for a pod to finish, ask for fewer GPUs, or add nodes."
+
+
 # So many pods of any kind a node takes.
 MANY = 110
 BESIDE_OTHERS = "adminAccess beside other requests (each is counted alone)"
