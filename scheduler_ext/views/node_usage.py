@@ -64,6 +64,8 @@ def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_
     for instance in device.mig.instances:
         if instance.uuid in held.instances:
             requested += device.instance_memory_mib(instance)
+    # Partitions that claims created.
+    requested += min(round(held.parts * memory.total_mib), max(0, memory.total_mib - requested))
     known = memory.unaccounted_mib
     return DeviceUsage(
         requested_mib=requested,
@@ -197,7 +199,7 @@ def _amounts(
 
 
 def _is_held(held: DeviceHoldings) -> bool:
-    return bool(held.units or held.requested_mib or held.instances)
+    return bool(held.units or held.requested_mib or held.instances or held.parts)
 
 
 def instances_of(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instances]:

@@ -113,7 +113,7 @@ class _Tally:
             if held > 0:
                 part = HeldValue(UNKNOWN, kind, held * price, device.uuid)
                 self._held += _split(part, self._holders(device))
-            usable = slot.idle if slot.is_whole else 0.0
+            usable = slot.idle if slot.is_whole or self._has_parts(device) else 0.0
             if self._takes_shares and slot.share_total_mib:
                 # Memory in use by no known pod is neither held nor free.
                 usable = min(slot.idle, max(0, slot.share_free_mib) / slot.share_total_mib)
@@ -121,6 +121,16 @@ class _Tally:
             usable = 0.0
         self._unheld[kind] = self._unheld.get(kind, 0.0) + usable * price
         self._unavailable[kind] = self._unavailable.get(kind, 0.0) + (1 - held - usable) * price
+
+    def _has_parts(self, device: Device) -> bool:
+        """Whether claims that share the GPU have left some of each of its capacities."""
+        dra, nothing = self._info.dra, Counter[str]()
+        shared = (each for each in dra.devices if each.multiple) if dra is not None else ()
+        return any(
+            all(amount > self._known.consumed.get(each.id, nothing)[name] for name, amount in capacity)
+            for each in shared
+            if each.on == device.uuid and (capacity := each.capacity.items())
+        )
 
     def done(self) -> NodeValue:
         unseen = _unseen(self._info, self._seen)

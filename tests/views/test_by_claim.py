@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from scheduler_ext.core.node.state import resolve
 from scheduler_ext.explain.waiting import pod_list
 from scheduler_ext.views.ledger_dump import node_ledger
 from scheduler_ext.views.node_usage import node_usage, pod_usage
+from scheduler_ext.views.node_value import node_value
 from scheduler_ext.views.overview import node_row
+from scheduler_ext.wire.config import Configuration
 from tests.core.reported import NAMES
 from tests.dra_objects import WHOLE, device_class, gpu_device, request, resource_claim, resource_slice
 from tests.kube_objects import Json, gpu, gpu_node, holder, node, pod
@@ -115,3 +118,64 @@ def test_the_page_marks_claimed_gpus() -> None:
 def test_without_a_report_the_slices_name_the_gpus() -> None:
     info = info_of(*NODE, TRAIN)
     assert [entry["name"] for entry in holdings(info)["GPU-0"]] == ["train"]
+
+
+def shareable(**capacity: str) -> Json:
+    """A GPU that claims share, as HAMi's driver publishes it."""
+    return gpu_device(0, allowMultipleAllocations=True) | {
+        "capacity": {name: {"value": value} for name, value in capacity.items()}
+    }
+
+
+def sharing(**consumed: str) -> Json:
+    claim = resource_claim("part", on="n", devices=["gpu-0"], pod="train")
+    (result,) = claim["status"]["allocation"]["devices"]["results"]
+    result["consumedCapacity"] = consumed
+    return claim
+
+
+@pytest.mark.parametrize(
+    ("device", "consumed", "shares"),
+    [
+        pytest.param(
+            shareable(memory="80Gi", cores="100"),
+            {"memory": "20Gi", "cores": "50"},
+            {"held": 0.25, "unheld": 0.75, "unavailable": 0.0},
+            id="the rest of a GPU that claims share is free",
+        ),
+        pytest.param(
+            shareable(memory="80Gi", cores="100"),
+            {"memory": "20Gi", "cores": "100"},
+            {"held": 0.25, "unheld": 0.0, "unavailable": 0.75},
+            id="not if another capacity of it is used up",
+        ),
+    ],
+)
+def test_the_value_of_shared_gpus(
+    device: Json, consumed: Mapping[str, str], shares: Mapping[str, float]
+) -> None:
+    info = info_of(node("n", {}), device_class(), resource_slice("n", [device]), sharing(**consumed))
+    value = node_value(resolve(info, NAMES, 0), Configuration().sizing(), 1.0)
+    sums = {
+        "held": sum(each.value for each in value.held),
+        "unheld": sum(value.unheld.values()),
+        "unavailable": sum(value.unavailable.values()),
+    }
+    whole = sum(sums.values())
+    assert {name: amount / whole for name, amount in sums.items()} == pytest.approx(dict(shares))
+
+
+def test_the_memory_of_a_partition_that_a_claim_created_is_requested() -> None:
+    partition = gpu_device(1) | {"capacity": {"memory": {"value": "20Gi"}}, "consumesCounters": []}
+    partition["attributes"] |= {
+        "type": {"string": "mig"},
+        "parentUUID": {"string": "GPU-0"},
+        "profile": {"string": "2g.20gb"},
+    }
+    del partition["attributes"]["uuid"]
+    whole = gpu_device(0) | {"capacity": {"memory": {"value": "80Gi"}}}
+    claim = resource_claim("part", on="n", devices=["gpu-1"], pod="train")
+    info = info_of(node("n", {}), device_class(), resource_slice("n", [whole, partition]), claim)
+    (amounts,) = node_usage(resolve(info, NAMES, 0), NAMES, 0).by_model.values()
+    assert (amounts.allocated, amounts.free) == (1, 0)
+    assert (amounts.requested_mib, amounts.free_mib) == (20480, 61440)
