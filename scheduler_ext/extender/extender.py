@@ -225,16 +225,19 @@ class Extender:
     ) -> None:
         """Give the nodes that refuse a pod only because of room that is kept for gangs a reason of their
         own."""
-        known = decision.snapshot.nodes
-        kept = generation.snapshot.planned.kept
-        infos = {name: known[name].info for name in kept if name in refused and name in known}
-        free = {name: other for name, info in infos.items() if (other := without_kept(info)) is not info}
-        if not free or not isinstance(decision.request, GpuRequest):
+        request, known, published = decision.request, decision.snapshot.nodes, generation.snapshot.nodes
+        if not isinstance(request, GpuRequest):
             return
-        otherwise = generation.decide(decision.request, generation.seen_with(free))
-        fits, seen = otherwise.fits, otherwise.snapshot
-        for name in free:
-            if fits[seen.state_at(name)]:
+        names = [name for name in generation.unkept.nodes if name in refused and name in known]
+        # Most pods see these nodes as they are published.
+        mine = {name: known[name].info for name in names if known[name] is not published[name]}
+        free = {name: other for name, info in mine.items() if (other := without_kept(info)) is not info}
+        alike = [name for name in names if name not in mine]
+        views = [(generation.unkept, alike)] if alike else []
+        views += [(generation.seen_with(free), list(free))] if free else []
+        for seen, those in views:
+            fits = generation.decide(request, seen).fits[seen.state_of[seen.rows(those)]]
+            for name in compress(those, fits.tolist()):
                 rejected[refused[name]] -= 1
                 refused[name] = KEPT_FOR_GANG.text
                 rejected[KEPT_FOR_GANG.text] = rejected.get(KEPT_FOR_GANG.text, 0) + 1

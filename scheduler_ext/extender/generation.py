@@ -1,6 +1,7 @@
 """One published snapshot, the views that pods have of it, and the latest decisions on it."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from threading import Lock
 
 from cachetools import LRUCache
@@ -10,6 +11,7 @@ from scheduler_ext.core.cycle.overlay import Overlay, filter_overlay, with_nodes
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.node.nominated import without_kept
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
@@ -90,6 +92,15 @@ class Generation:
         snapshot = self.snapshot
         node = self._nodes.resolved(snapshot.nodes[name], seen)
         return build_snapshot({name: node}, snapshot.generation, within=snapshot)
+
+    @cached_property
+    def unkept(self) -> Snapshot:
+        """The nodes with room that is kept for gangs, alone and as they were without it."""
+        snapshot, kept = self.snapshot, {}
+        for name in snapshot.planned.kept:
+            node = snapshot.nodes[name]
+            kept[name] = self._nodes.resolved(node, without_kept(node.info))
+        return build_snapshot(kept, snapshot.generation, within=snapshot)
 
     def decide(self, request: GpuRequest, seen: Snapshot) -> Decision:
         """The decision about a request on a view from `seen_with`."""

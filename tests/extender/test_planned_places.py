@@ -87,6 +87,16 @@ def test_only_nodes_that_would_take_the_pod_are_refused_for_the_sake_of_a_gang()
     assert refused(there, asking("other")) == expected
 
 
+def test_a_pod_that_comes_before_some_planned_pods_waits_for_the_gang_alone() -> None:
+    """It takes the place of a planned pod of lower priority, and so sees the node without it."""
+    there = Planned()
+    kept = changed(planned_pod(asking("p", priority=9)), expected=True)
+    lower = planned_pod(asking("q", priority=1))
+    there.extender.update_nodes({"n3": changed(there.infos["n3"], planned=(kept, lower))})
+    assert refused(there, asking("other", priority=5)) == {"n3": KEPT_FOR_GANG.text}
+    assert refused(there, asking("other")) == {"n3": GpuCount.reason.text}
+
+
 def test_a_pod_whose_nomination_is_not_known_yet_gets_its_place_alone() -> None:
     there = Planned()
     there.plan("n3", asking("p"))
