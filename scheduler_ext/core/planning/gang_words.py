@@ -59,7 +59,8 @@ def _waits(verdict: Verdict[T]) -> Iterator[str]:
         yield "the gang would not fit if all other pods with GPUs left"
     elif verdict.again_at is not None:
         again = datetime.fromtimestamp(verdict.again_at, UTC).strftime("%H:%M UTC")
-        yield f"places were kept for the longest time allowed; none are until {again}, for other pods"
+        longest = "the longest time allowed (nominate.gangs.keepFor)"
+        yield f"places were kept for {longest}; none are until {again}, for other pods"
     elif verdict.too_much is not None:
         part, allowed = (f"{each * 100:.0f} %" for each in verdict.too_much)
         yield (

@@ -114,8 +114,8 @@ def test_a_gang_without_kept_places_says_until_when() -> None:
     keeping = decide(ONE, pods, 0.0, {}, policy).keeping
     found = decide(ONE, pods, HOUR, keeping, policy)
     assert words(found) == (
-        "0 of 1 members fit; 8 × nvidia.com/gpu short; places were kept for the longest time allowed; "
-        "none are until 02:00 UTC, for other pods"
+        "0 of 1 members fit; 8 × nvidia.com/gpu short; places were kept for the longest time allowed "
+        "(nominate.gangs.keepFor); none are until 02:00 UTC, for other pods"
     )
     gone = decide(ONE, pods[:1], HOUR, found.keeping, policy)
     assert (state_of(gone), gone.keeping) == (State.PLANNED, {})
