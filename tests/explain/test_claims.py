@@ -642,11 +642,30 @@ RACK["spec"] |= {
         pytest.param([FABRIC], {"in": None, "out": None}, id="all nodes reach them"),
     ],
 )
-def test_devices_that_several_nodes_reach(more: list[Json], counts: Mapping[str, int | None]) -> None:
-    (read,) = read_pods(inventory(by_template()))
+@pytest.mark.parametrize(
+    ("asking", "of", "plugins"),
+    [
+        pytest.param(by_template(), "ResourceClaimTemplate default/asked", {}, id="for a claim"),
+        pytest.param(
+            pod("p", {WHOLE: "1"}),
+            f"the DeviceClass of {WHOLE}",
+            {"full": 0, "free": 2},
+            id="for the name of a resource, which device plugins count elsewhere",
+        ),
+    ],
+)
+def test_devices_that_several_nodes_reach(
+    asking: Json, of: str, plugins: Mapping[str, int], more: list[Json], counts: Mapping[str, int | None]
+) -> None:
+    (read,) = read_pods(inventory(asking))
     objects = [device_class(), node("in", labels={"rack": "r1"}), node("out"), *more, claim_template("asked")]
+    if plugins:
+        objects += [node("full", {WHOLE: "2"}), node("free", {WHOLE: "2"})]
+        objects += [gpu_node(name, [gpu(0), gpu(1)]) for name in plugins]
+        objects.append(pod("held", {WHOLE: "2"}, on="full"))
     counted = capacity(read, state(*objects), CONFIG)
-    assert {each["node"]: each["count"] for each in counted["nodes"]} == counts
+    assert {each["node"]: each["count"] for each in counted["nodes"]} == {**counts, **plugins}
+    assert counted["notModelled"] == [f"devices that several nodes can reach of {of}"]
 
 
 def test_a_simulation_gives_each_gpu_of_dra_once() -> None:

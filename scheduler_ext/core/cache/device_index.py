@@ -37,6 +37,9 @@ from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX, ResourceNames
 
+# What is not modelled where a GPU is within reach of several nodes.
+_OPEN = "devices that several nodes can reach"
+
 
 class _Digest(NamedTuple):
     """The GPUs of a slice, and the names that were known then."""
@@ -266,20 +269,25 @@ class DeviceIndex:
             else:
                 missing.append(f"devices of DeviceClass {ask.device_class}, which are not known as GPUs,")
         if units and self._has_open:
-            missing.append("devices that several nodes can reach")
+            missing.append(_OPEN)
         features = dict.fromkeys((*claim.not_modelled, *missing))
         return Asked(
             tuple(units),
             tuple(f"{feature} of {claim.title}" for feature in features),
             others=tuple(others),
             terms=tuple(
-                terms
+                (unit.resource, terms)
                 for unit in units
-                if (unit.count or unit.every) and (terms := self._reach.get(unit.resource)) is not None
+                if (unit.count or unit.every) and (terms := self.reach(unit.resource)) is not None
             ),
             hosts=self._hosts.get(claim.uid, ()),
             admin=sum(each.admin for each in claim.requests),
         )
+
+    def reach(self, resource: str) -> tuple[NodeSelectorTerm, ...] | None:
+        """The terms of the nodes that reach devices of a resource; None if all do, or if no devices that
+        several nodes reach were looked for (`count_others`). Any thread may call it."""
+        return self._reach.get(resource)
 
     def count_others(self) -> None:
         """Count what a running kube-scheduler counts itself, for the claims that wait: devices that are no
@@ -368,7 +376,10 @@ class DeviceIndex:
 
     def problem(self, resource: str) -> str | None:
         """Why devices of a resource are unknown; None if all are known. Any thread may call it."""
-        return self._names.now.problem_of(resource)
+        names = self._names.now
+        if (problem := names.problem_of(resource)) is not None:
+            return f"a selector ({problem})"
+        return _OPEN if self._has_open and resource in names.asks else None
 
     def problems(self) -> dict[str, str]:
         """The problem of each resource that has one."""

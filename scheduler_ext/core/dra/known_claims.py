@@ -11,21 +11,23 @@ from scheduler_ext.core.intree.verdict import ClaimHosts
 from scheduler_ext.core.request.pod_kinds import TaskClass, task_class
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 
+# A resource, and the terms of the nodes that reach its devices.
+Reach = tuple[str, tuple[NodeSelectorTerm, ...]]
+
 
 class Asked(NamedTuple):
     """The GPUs that a pod asks through claims, what of these claims is not modelled, and the nodes of the
     devices that some of them hold already: the pod can only run there. `others` are (name, number) of devices
-    that are no GPUs, `held` the claims that hold devices, for people, `terms` those of the nodes
-    that reach devices of each resource, where these are known. `hosts` are the nodes that may have
-    devices which are not counted, where these are known; `admin` is the number of requests with admin
-    access."""
+    that are no GPUs, `held` the claims that hold devices, for people, `terms` (resource, those of the nodes
+    that reach its devices), where these are known. `hosts` are the nodes that may have devices which are not
+    counted, where these are known; `admin` is the number of requests with admin access."""
 
     units: tuple[UnitAsk, ...] = ()
     not_modelled: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     others: tuple[tuple[str, int], ...] = ()
     held: tuple[str, ...] = ()
-    terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
+    terms: tuple[Reach, ...] = ()
     hosts: tuple[ClaimHosts, ...] = ()
     admin: int = 0
 
@@ -50,7 +52,7 @@ def together(parts: Iterable[Asked]) -> Asked:
     there: dict[str, None] = {}
     others: Counter[str] = Counter()
     held: dict[str, None] = {}
-    reach: dict[tuple[NodeSelectorTerm, ...], None] = {}
+    reach: dict[Reach, None] = {}
     hosts: dict[ClaimHosts, None] = {}
     admin = 0
     for units, not_modelled, nodes, more, claims, terms, having, accesses in parts:
@@ -110,3 +112,6 @@ class KnownClaims:
     def problem(self, resource: str) -> str | None:
         """As DeviceIndex.problem."""
         return self.problems.get(resource)
+
+    def reach(self, resource: str) -> None:
+        """As DeviceIndex.reach, of a running cluster."""

@@ -57,9 +57,9 @@ class ClaimHosts(NamedTuple):
 class PodNeeds:
     """A pod as the in-tree plugins see it; requests are its effective ones. required_terms is None without
     required node affinity; an empty tuple is an affinity no node can meet. preferred_terms only score.
-    claim_nodes are those of the devices that its claims hold; claim_terms those of the nodes that reach the
-    devices which its claims ask, and a node meets one term of each. A node is admitted
-    by each of claim_hosts."""
+    claim_nodes are those of the devices that its claims hold; claim_terms name, for resources that it asks,
+    those of the nodes that reach such devices: a node meets one term of each that DRA serves there. A node
+    is admitted by each of claim_hosts."""
 
     node_name: str | None
     node_selector: Mapping[str, str]
@@ -68,7 +68,7 @@ class PodNeeds:
     requests: Mapping[str, Fraction]
     preferred_terms: tuple[PreferredTerm, ...] = ()
     claim_nodes: tuple[str, ...] = ()
-    claim_terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
+    claim_terms: tuple[tuple[str, tuple[NodeSelectorTerm, ...]], ...] = ()
     claim_hosts: tuple[ClaimHosts, ...] = ()
 
 
@@ -172,8 +172,10 @@ def _node_affinity(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
 
 def _reachable_devices(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
     fields = {"metadata.name": node.name}
-    for terms in pod.claim_terms:
-        if not any(term.matches(node.labels, fields) for term in terms):
+    for resource, terms in pod.claim_terms:
+        if not node.allocatable.get(resource) and not any(
+            term.matches(node.labels, fields) for term in terms
+        ):
             where = " or ".join(map(str, terms)) or "no node"
             return InTreeRejection(
                 "DynamicResources",

@@ -114,7 +114,7 @@ def resolve_held(
             _offers(info, name) or name in by_claim for name, *_ in limits if not name.startswith(MIG_PREFIX)
         ),
         by_claim=tuple(sorted(by_claim)),
-        open=tuple(sorted(info.dra.open)) if info.dra is not None else (),
+        open=tuple(sorted(filter(info.by_claim, info.dra.open))) if info.dra is not None else (),
         twice=tuple(name for name in way.closed if name != resources.share),
         shares_twice=resources.share in way.closed,
         in_use=way.in_use if way.closed else (),

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from scheduler_ext.core.dra.known_claims import Asked
 from scheduler_ext.core.dra.published import TEMPLATE_PREFIX
+from scheduler_ext.core.intree import NodeSelectorTerm
 from scheduler_ext.wire import kube
 
 
@@ -16,6 +17,9 @@ class ClaimLookup(Protocol):
 
     def problem(self, resource: str) -> str | None:
         """Why devices of a resource are unknown."""
+
+    def reach(self, resource: str) -> tuple[NodeSelectorTerm, ...] | None:
+        """The terms of the nodes that reach devices of a resource, where these are known."""
 
 
 def asked_through(pod: kube.Pod, claims: ClaimLookup | None) -> Asked:

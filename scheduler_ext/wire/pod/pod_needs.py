@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
+from scheduler_ext.core.dra.known_claims import Reach
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, PreferredTerm, Toleration
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.wire import kube
@@ -44,7 +45,7 @@ def pod_needs(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
             for each in affinity.preferred or ()
         ),
         claim_nodes=asked.nodes,
-        claim_terms=asked.terms,
+        claim_terms=(*asked.terms, *_reached_only(spec, claims)),
         claim_hosts=asked.hosts,
     )
 
@@ -85,10 +86,19 @@ def not_modelled(pod: kube.Pod, claims: ClaimLookup | None = None) -> list[str]:
     return [name for name, used in uses.items() if used]
 
 
+def _reached_only(spec: kube.PodSpec, claims: ClaimLookup | None) -> Iterator[Reach]:
+    """The nodes that reach devices of the resources that a pod asks, where only some nodes do."""
+    if claims is None:
+        return
+    for name in resource_names(spec):
+        if (terms := claims.reach(name)) is not None:
+            yield name, terms
+
+
 def _unknown_devices(spec: kube.PodSpec, claims: ClaimLookup | None) -> Iterator[str]:
     """The problems of the DeviceClasses behind the resources that a pod asks."""
     if claims is None:
         return
     for name in resource_names(spec):
         if "/" in name and (problem := claims.problem(name)) is not None:
-            yield f"a selector ({problem}) of the DeviceClass of {name}"
+            yield f"{problem} of the DeviceClass of {name}"
