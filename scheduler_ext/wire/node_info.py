@@ -1,7 +1,7 @@
 """Nodes for decisions, from a Node object, its report and its pods."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -47,7 +47,7 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
     stated = _counts(status.capacity, resources.is_gpu)
     capacity = stated or allocatable
     share_node = labels.get(SHARE_NODE_LABEL) == "memory"
-    estimate = estimate_from_labels(labels, capacity) or _bare_estimate(capacity, resources)
+    estimate = estimate_from_labels(labels, capacity) or _bare_estimate(labels, capacity, resources)
     if estimate is None and share_node:
         # No device plugin runs there: its GPUs are not counted before the first report.
         estimate = Estimate("nvidia", _UNKNOWN, 0)
@@ -131,15 +131,19 @@ def _counts(amounts: kube.Quantities | None, counted: Callable[[str], bool]) -> 
     return {name: int(amount) for name, amount in quantities(mine).items()}
 
 
-def _bare_estimate(capacity: dict[str, int], resources: ResourceNames) -> Estimate | None:
-    """A device plugin without any labels: a number of GPUs of an unknown model, or only MIG instances."""
+def _bare_estimate(
+    labels: Mapping[str, str], capacity: dict[str, int], resources: ResourceNames
+) -> Estimate | None:
+    """A device plugin without labels of GPUs: a number of an unknown model, or only MIG instances. An
+    administrator may state their memory."""
     has_mig = any(name.startswith(MIG_PREFIX) and count > 0 for name, count in capacity.items())
     mig = "mixed" if has_mig else "none"
     for name in resources.whole:
         if (count := capacity.get(name, 0)) > 0:
             vendor = vendor_of(name) or "nvidia"
             model = canonical_model("unknown", vendor=vendor)
-            return Estimate(vendor, model, min(count, MAX_COUNT), mig_strategy=mig)
+            memory_mib = node_labels.stated_memory_mib(labels)
+            return Estimate(vendor, model, min(count, MAX_COUNT), memory_mib, mig_strategy=mig)
     if has_mig:
         return Estimate("nvidia", _UNKNOWN, 0, mig_strategy=mig)
     return None

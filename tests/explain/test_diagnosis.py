@@ -195,6 +195,24 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
             id="drivers too old: the newest there is",
         ),
         pytest.param(
+            wish({"amd.com/gpu": "1"}, min_memory="16Gi"),
+            [node("n", {"amd.com/gpu": "1"}, labels={"amd.com/gpu.product-name": "Radeon_RX_7900_XTX"})],
+            "n has no fresh report of its total memory (labels only): only NVIDIA GPUs have an agent",
+            [
+                "Have an operator state the memory of one GPU, in MiB: kubectl label node n "
+                "gpu.scheduler-ext.io/gpu-memory-mib=MIB",
+                "Without the annotation gpu.scheduler-ext.io/min-memory it would fit on 1 node now",
+            ],
+            id="memory that no agent can report: a label",
+        ),
+        pytest.param(
+            wish({WHOLE: "1"}, min_free_memory="16Gi"),
+            [gpu_node("n", [gpu(0, model="GB10", total=0)])],
+            "the memory of n GPU 0 is not known: its driver does not state it; the pod needs 16,384 MiB",
+            ["Without the annotation gpu.scheduler-ext.io/min-free-memory it would fit on 1 node now"],
+            id="free memory that no label states",
+        ),
+        pytest.param(
             wish({WHOLE: "1"}, min_memory="100Gi"),
             [gpu_node("a", [gpu(0, model="T4", total=15360)]), gpu_node("b", [gpu(0)])],
             "b GPU 0 is 20,480 MiB short (needs 102,400, has 81,920)",

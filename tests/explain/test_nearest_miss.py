@@ -31,7 +31,7 @@ ONE_G = "nvidia.com/mig-1g.10gb"
             id="memory that is unknown is not 0",
         ),
         pytest.param(
-            wish({WHOLE: "1"}, min_free_memory="64Gi"),
+            wish({WHOLE: "1"}, min_free_memory="64Gi", min_memory="200Gi"),
             [
                 gpu_node("n", [gpu(0, model="GB10", total=0)]),
                 node("n", {WHOLE: "1"}, labels={"gpu.scheduler-ext.io/gpu-memory-mib": "122880"}),

@@ -97,8 +97,8 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
                     },
                 )
             ],
-            {"free": 5.95, "total": 5.95},
-            id="MIG instances that labels offer as GPUs cost the part that their name states",
+            {"free": 6.67, "total": 6.67},
+            id="MIG instances that labels offer as GPUs cost their part of its memory",
         ),
     ],
 )

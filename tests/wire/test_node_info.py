@@ -116,6 +116,12 @@ def test_an_estimate_by_the_names_of_what_the_device_plugin_offers(
     assert told == expected
 
 
+def test_an_administrator_states_the_memory_of_gpus_that_no_other_label_tells() -> None:
+    found = record(node("a", {WHOLE: "2"}, labels={"gpu.scheduler-ext.io/gpu-memory-mib": "24576"})).estimate
+    assert found is not None
+    assert found.memory_mib == 24576
+
+
 def test_a_node_for_memory_shares_has_gpus_of_an_unknown_number() -> None:
     found = record(node("a", labels=SHARED)).estimate
     assert found is not None

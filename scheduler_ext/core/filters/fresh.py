@@ -10,7 +10,8 @@ from scheduler_ext.core.framework.criterion import Filter, View
 from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools, Ints, UnitColumns
 from scheduler_ext.core.node.node import Node, NodeInfo
-from scheduler_ext.core.node.unreported import REPORTED_VENDORS, cause, remedy
+from scheduler_ext.core.node.node_labels import MAX_MEMORY_MIB
+from scheduler_ext.core.node.unreported import REPORTED_VENDORS, cause, label_memory, remedy
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import shown_resource
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -153,5 +154,9 @@ class FreshInventory(Filter):
                 name = shown_resource(ask.resource)
                 return f"ask for fewer {name}: {info.name} has {info.limit(ask.resource):,} in all"
         helps = not info.by_allocatable and fits(replace(info, by_allocatable=True))
-        ways = [way for way in (remedy(info), _SETTING if helps else None) if way is not None]
+        report = remedy(info)
+        if report is None and info.estimate is not None and info.estimate.memory_mib is None:
+            stated = replace(info.estimate, memory_mib=MAX_MEMORY_MIB)
+            report = label_memory(info) if fits(replace(info, estimate=stated)) else None
+        ways = [way for way in (report, _SETTING if helps else None) if way is not None]
         return f"have an operator {', or '.join(ways)}" if ways else None

@@ -10,6 +10,7 @@ from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason, 
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node, NodeInfo, Slot, Unit
 from scheduler_ext.core.node.node_labels import MEMORY_LABEL
+from scheduler_ext.core.node.unreported import label_memory
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 
 
@@ -73,9 +74,11 @@ class KnownMemory(_Memory):
         request = view.request
         sizes = [(unit.memory_mib, unit.free_mib, uuid) for uuid, _, unit in _units(node, request)]
         sizes += [(slot.total_mib, 0, uuid) for uuid, slot in node.gpus if request.shares is not None]
-        uuid = next((uuid for total, free, uuid in sizes if not total or free < 0), None)
+        total, uuid = next(((total, uuid) for total, free, uuid in sizes if not total or free < 0), (0, None))
         share_mib = request.shares.largest_mib if request.shares is not None else 0
-        needed = max(request.min_memory_mib, request.min_free_mib, share_mib)
+        needed = (
+            request.min_free_mib if total else max(request.min_memory_mib, request.min_free_mib, share_mib)
+        )
         return NearestMiss(self.name, uuid, needed, None, "MiB")
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
@@ -87,14 +90,13 @@ class KnownMemory(_Memory):
         )
 
     def for_operators(
-        self, miss: NearestMiss, node: Node, _request: GpuRequest, _fits: Callable[[NodeInfo], bool]
+        self, miss: NearestMiss, node: Node, request: GpuRequest, _fits: Callable[[NodeInfo], bool]
     ) -> str | None:
-        if any(slot.total_mib for uuid, slot in node.gpus if uuid == miss.device):
+        stated = any(slot.total_mib for uuid, slot in node.gpus if uuid == miss.device)
+        # No label states the free memory of whole GPUs.
+        if stated or (request.min_free_mib and request.units):
             return None
-        return (
-            "have an operator state the memory of one GPU, in MiB: kubectl label node "
-            f"{node.info.name} {MEMORY_LABEL}=MIB"
-        )
+        return f"have an operator {label_memory(node.info)}"
 
 
 class TotalMemory(_Memory):

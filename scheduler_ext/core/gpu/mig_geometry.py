@@ -11,8 +11,16 @@ from operator import or_
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from scheduler_ext.core.gpu.mig_profile import MAX_GRID, Profile, media_conflict, parse_profile, window
+from scheduler_ext.core.gpu.mig_profile import (
+    MAX_GRID,
+    Profile,
+    least_memory_mib,
+    media_conflict,
+    parse_profile,
+    window,
+)
 from scheduler_ext.core.gpu.mig_tables import FALLBACK_PROFILES
+from scheduler_ext.core.gpu.models import GpuModel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,6 +86,16 @@ def geometry_for(table: str | None) -> Geometry | None:
     """Return the package's geometry by table name such as "A100-80GB", or None if it has no such table."""
     fallback = FALLBACK_PROFILES.get(table) if table is not None else None
     return None if fallback is None else geometry_from_report(*fallback)
+
+
+def slice_memory_mib(model: GpuModel) -> int | None:
+    """Return the memory (MiB) of a model of MIG instances (A100-80GB-MIG-1G.10GB): as in the package's table
+    of its GPU, otherwise the least that its name states; None if that is nothing."""
+    geometry, name = geometry_for(model.mig_table), model.name.rpartition("-MIG-")[2].lower()
+    for profile in geometry.profiles if geometry is not None else ():
+        if profile.memory_mib is not None and profile.name.replace("+", ".") == name.replace("+", "."):
+            return profile.memory_mib
+    return least_memory_mib(model.name)
 
 
 def geometry_from_report(

@@ -7,7 +7,7 @@ memory and more compute (V100, P100, K80), the value is lowered to that of the n
 
 from collections.abc import Iterable, Mapping
 
-from scheduler_ext.core.gpu.mig_profile import least_memory_mib
+from scheduler_ext.core.gpu.mig_geometry import slice_memory_mib
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 
 VALUES: dict[str, float] = {
@@ -95,5 +95,5 @@ def part_of_gpu(model: GpuModel) -> float:
     if not model.is_mig_slice:
         return 1.0
     whole = canonical_model(model.name.partition("-MIG-")[0]).memory_mib
-    own = model.memory_mib or least_memory_mib(model.name)
+    own = model.memory_mib or slice_memory_mib(model)
     return min(1.0, own / whole) if own and whole else 1.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from scheduler_ext.core.gpu.gpu import Device, Memory, Mig, Report
-from scheduler_ext.core.gpu.mig_profile import least_memory_mib
+from scheduler_ext.core.gpu.mig_geometry import slice_memory_mib
 from scheduler_ext.core.gpu.model_table import InstanceTypeRow
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model, is_display
 from scheduler_ext.core.node import node_labels
@@ -160,7 +160,7 @@ def _count_in_mig_mode(labels: Labels, model: GpuModel, handed_out: int | None) 
 
 def _memory_mib(labels: Labels, model: GpuModel, count: int, machine: InstanceTypeRow | None) -> int | None:
     if model.is_mig_slice:
-        return _gfd_slice_memory_mib(labels) or least_memory_mib(model.name)
+        return _gfd_slice_memory_mib(labels) or slice_memory_mib(model)
     memory_mib = node_labels.memory_mib(labels, model.vendor)
     if memory_mib is None and model.vendor == "intel" and count:
         node_bytes = natural(labels.get("gpu.intel.com/memory.max"), digits=15)

@@ -1,7 +1,7 @@
 """Why a node has no fresh report of its GPUs, and what an operator can do about it, in words."""
 
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.node.node_labels import AGENT_LABEL
+from scheduler_ext.core.node.node_labels import AGENT_LABEL, MEMORY_LABEL
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, vendor_of
 
 # Vendors that have an agent; the GPUs of other vendors are known by labels only.
@@ -36,6 +36,11 @@ def remedy(info: NodeInfo) -> str | None:
         return f"bring an agent to {info.name} with `{label}`"
     pods = f"kubectl -n {_AGENT_NAMESPACE} get pods --field-selector spec.nodeName={info.name}"
     return f"see why no agent reports on {info.name}: `{pods}`, and the log of that pod"
+
+
+def label_memory(info: NodeInfo) -> str:
+    """The step towards a known memory of its GPUs, as an operator's task."""
+    return f"state the memory of one GPU, in MiB: kubectl label node {info.name} {MEMORY_LABEL}=MIB"
 
 
 def effect(info: NodeInfo) -> str | None:

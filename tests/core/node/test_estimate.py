@@ -101,7 +101,7 @@ def whole(count: int) -> dict[str, int]:
         pytest.param(
             SINGLE | UNREADABLE | KARPENTER,
             whole(55),
-            "55 x A100-80GB-MIG-1G.10GB, 8960 MiB",
+            "55 x A100-80GB-MIG-1G.10GB, 9728 MiB",
             id="a cloud's count and memory of GPUs are not taken for those of slices",
         ),
         pytest.param(INVALID, whole(4), "0 x A100-80GB-MIG-INVALID, unknown", id="an invalid mix"),
@@ -131,6 +131,16 @@ def whole(count: int) -> dict[str, int]:
             whole(14),
             "14 x A100-80GB-MIG-1G.5GB, 4480 MiB",
             id="GKE: the capacity counts partitions",
+        ),
+        pytest.param(
+            machine("g4-standard-48")
+            | {
+                "cloud.google.com/gke-accelerator": "nvidia-rtx-pro-6000",
+                "cloud.google.com/gke-gpu-partition-size": "1g.24gb+gfx",
+            },
+            whole(4),
+            "4 x RTX-PRO-6000-MIG-1G.24GB.GFX, 24192 MiB",
+            id="GKE: with the memory of the profile",
         ),
         pytest.param(GKE_QUARTER, whole(1), "1 x RTX-PRO-6000, 24471 MiB", id="GKE: a quarter of a GPU"),
         pytest.param(G6F, whole(1), "1 x L4, 2861 MiB", id="Karpenter: a fraction of an L4 counts as one"),
