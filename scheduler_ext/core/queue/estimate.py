@@ -186,7 +186,7 @@ class _Reasons:
             return NOT_BY_PODS
         unclear = sum(self._is_unclear(holder) for holder in holders)
         if not unclear:
-            return "the run times of pods before it in the queue are unknown"
+            return "the run times of pods that start before it are unknown"
         if len(holders) == 1:
             return f"the end of the pod in its way is unknown: fewer than {ENOUGH} pods like it ran longer"
         which = f"{unclear} of the {len(holders)}" if unclear < len(holders) else f"the {unclear}"

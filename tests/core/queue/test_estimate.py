@@ -54,7 +54,7 @@ def test_without_past_runs(holders: list[Holder], free: int, expected: Estimate)
     assert made(holders, past(), free=free) == [expected]
 
 
-BEFORE = "the run times of pods before it in the queue are unknown"
+BEFORE = "the run times of pods that start before it are unknown"
 
 
 @pytest.mark.parametrize(
