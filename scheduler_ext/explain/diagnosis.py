@@ -22,8 +22,16 @@ from scheduler_ext.explain.sentences import leavers, nodes_in_words, obstacle, v
 
 # A node has a few hundred pods with GPUs at most; larger crowds are reported as a whole.
 _MOST_BLOCKERS = 256
-_WAITING = BY_NAME["gpu-count"].reason.remedy
-_IN_VAIN = "wait for no pod: no node has such GPUs, even empty; request less, or add other nodes"
+# In place of a remedy that is to wait, where an empty node would not do either.
+_IN_VAIN = {
+    BY_NAME["gpu-count"].reason.remedy: (
+        "wait for no pod: no node has such GPUs, even empty; request less, or add other nodes"
+    ),
+    BY_NAME["mig-placement"].reason.remedy: (
+        "wait for no instance: no node has so many of the profile, even empty; request fewer or another "
+        "profile, or change its MIG configuration"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +113,7 @@ def diagnosis(case: Case) -> dict[str, Any]:
         *chain.from_iterable(ways if near.in_tree is None else reversed(ways)),
     ]
     if not told["advice"]:
-        told["advice"] = [_IN_VAIN if case.in_vain and near.remedy == _WAITING else near.remedy]
+        told["advice"] = [_IN_VAIN.get(near.remedy, near.remedy) if case.in_vain else near.remedy]
     told["advice"] = [advice[0].upper() + advice[1:] for advice in told["advice"]]
     return told
 

@@ -112,6 +112,19 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
             id="no instance of the profile is free",
         ),
         pytest.param(
+            pod("p", {ONE_G: "3"}),
+            [
+                gpu_node("n", [gpu(0, mig=mig(("1g.10gb", 0, 1), ("1g.10gb", 1, 1), held=(0, 1)))]),
+                node("n", {ONE_G: "2"}),
+            ],
+            "n has 0 of 3 nvidia.com/mig-1g.10gb free",
+            [
+                "Wait for no instance: no node has so many of the profile, even empty; request fewer or "
+                "another profile, or change its MIG configuration"
+            ],
+            id="more instances than any node has",
+        ),
+        pytest.param(
             pod("p", {WHOLE: "1"}),
             [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, taints=[TAINT])],
             "n: node(s) had untolerated taint(s) (has nvidia.com/gpu:NoSchedule)",
