@@ -87,7 +87,10 @@ class ClusterDump:
             cpu_milli = UNLIMITED if info.cpu_milli is None else info.cpu_milli
             model = gpus[0].model if gpus else ""
             memory_mib = _memory_mib(name, node)
-            shapes.append(NodeShape(name, cpu_milli, memory_mib, len(gpus), model, info.value, info.spot))
+            value = info.value
+            if gpus and info.fraction > 1:
+                value = info.gpu_value(model_of(model), sizing.policy.values)
+            shapes.append(NodeShape(name, cpu_milli, memory_mib, len(gpus), model, value, info.spot))
         self.nodes = tuple(shapes)
         self.notes += [
             f"{_counted(count, 'node')} left out: {cause}" for cause, count in sorted(left.items())

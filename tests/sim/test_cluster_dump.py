@@ -52,6 +52,11 @@ NODE = (64_000, 512 * 1024)
             id="labels without a report",
         ),
         pytest.param(
+            [node("n", {WHOLE: "1"}, labels={"node.kubernetes.io/instance-type": "g6f.xlarge"})],
+            NodeShape("n", *NODE, 1, "L4", 0.1),
+            id="a fraction of a GPU, with its part of the price",
+        ),
+        pytest.param(
             [gpu_node("n", [gpu(0, model="T4"), gpu(1), gpu(2)]), node("n", {WHOLE: "2"})],
             NodeShape("n", *NODE, 2, "A100-80GB"),
             id="of several models the commonest, as many as are allocatable",
