@@ -95,6 +95,16 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
             id="a share is short: the missing amount, the pods to wait for, the amount that fits now",
         ),
         pytest.param(
+            pod("p", {SHARE: "50000"}),
+            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
+            "n hands out no memory shares; the pod needs 50,000 MiB",
+            [
+                "No node hands out memory shares: label nodes gpu.scheduler-ext.io/sharing=memory, or ask "
+                "whole GPUs"
+            ],
+            id="a free GPU that is not handed out in shares is not short of memory",
+        ),
+        pytest.param(
             wish({WHOLE: "1"}, min_cuda="13.0"),
             whole_node("a", None),
             "the driver of a does not say which CUDA it supports; the pod needs 13.0",

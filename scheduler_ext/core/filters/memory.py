@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from scheduler_ext.core.framework.allocate import fit_shares
 from scheduler_ext.core.framework.criterion import Change, Filter, Lower, Trial, View
@@ -12,6 +12,8 @@ from scheduler_ext.core.node.node import Node, NodeInfo, Slot, Unit
 from scheduler_ext.core.node.node_labels import MEMORY_LABEL
 from scheduler_ext.core.node.unreported import label_memory
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
+
+_OF_SHARES: Final = "MiB of shares"
 
 
 def _less_memory(field: str) -> Lower:
@@ -182,8 +184,13 @@ class FreeMemory(_Memory):
                 return self._short(mib, room, node)
             room[min(fitting, key=room.__getitem__)] -= mib
         if node.state.share_limit < shares.total_mib:
-            return NearestMiss(self.name, None, shares.total_mib, node.state.share_limit, "MiB")
+            return NearestMiss(self.name, None, shares.total_mib, node.state.share_limit, _unit(node))
         return self._short(max(share.memory_mib for share in shares.init), room, node)
+
+    def sentence(self, miss: NearestMiss, node: Node) -> str:
+        if miss.unit == _OF_SHARES:
+            return f"{node.info.name} hands out no memory shares; the pod needs {miss.needed:,} MiB"
+        return super().sentence(miss, node)
 
     def smaller(self, request: GpuRequest, trial: Trial) -> Iterator[Change]:
         """The largest share that fits on some node; of several shares, the largest size for all of them."""
@@ -206,4 +213,9 @@ class FreeMemory(_Memory):
         """The missing amount on the GPU with most room; a node without any has 0."""
         have = max(room_mib)
         uuid = node.uuids[room_mib.index(have)] if have >= 0 and node.uuids else None
-        return NearestMiss(self.name, uuid, needed_mib, max(have, 0), "MiB")
+        return NearestMiss(self.name, uuid, needed_mib, max(have, 0), _unit(node))
+
+
+def _unit(node: Node) -> str:
+    """What shares need; the GPUs of nodes that hand out none may have free memory."""
+    return "MiB" if node.state.offers_shares or not node.state.gpus else _OF_SHARES
