@@ -1,6 +1,6 @@
 """When a request to the API server is repeated after a failure. The wait for a server that answers with
-errors grows from try to try, and is at least the pause that it asks for. A server that is away is tried at
-short intervals, in turns. A wait ends early when an outage that others shared is over."""
+errors grows from try to try, unless it asks for a pause. A server that is away is tried at short intervals,
+in turns. A wait ends early when an outage that others shared is over."""
 
 import math
 import random
@@ -31,14 +31,14 @@ class Backoff:
     _failures: int = field(default=0, init=False)
 
     def wait_s(self, retry_after_s: float | None = None) -> float:
-        """Seconds until the next try; at least the pause that the server asked for."""
-        longest = min(self.most_s, self.least_s * 2.0 ** min(self._failures, 30))
-        self._failures += 1
-        wait_s = longest * (0.5 + self.chance() / 2)
+        """Seconds until the next try. A pause that the server asks for does not grow: the server knows best
+        when it can answer, and one that has just started asks for a second several times."""
         if retry_after_s is not None:
             # Spread clients that were given the same time.
-            wait_s = max(wait_s, min(retry_after_s, _LONGEST_S) * (1 + self.chance() / 4))
-        return wait_s
+            return max(self.least_s, min(retry_after_s, _LONGEST_S)) * (1 + self.chance() / 4)
+        longest = min(self.most_s, self.least_s * 2.0 ** min(self._failures, 30))
+        self._failures += 1
+        return longest * (0.5 + self.chance() / 2)
 
     def reset(self) -> None:
         """After a success, the next failure counts as the first."""
