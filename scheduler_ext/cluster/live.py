@@ -61,6 +61,8 @@ _PUBLISH_EVERY_S = 0.1
 _TICK_S = 1.0
 # The time that all threads together have to end.
 _STOP_S = 2.0
+# For so long after a request for a decision, the next one may come.
+_ASKED_S = 1.0
 
 Leader: TypeAlias = Election | Leadership
 BuildLeader: TypeAlias = Callable[..., Leader]
@@ -92,9 +94,12 @@ class LiveInventory(Background):
         self.locked = LockedCache(cache, extender, f"{name}_{uuid.uuid4().hex[:8]}")
         self._leader = leader(transport, changed=self._turned) if leader is not None else None
         self._oldest_s = config.inventory_ages_s()[0]
-        # Before the first inventory no request can be answered, and so none is slowed down.
+        # A standby, for example, slows down no decision.
         rate_limiter = RateLimiter(
-            lambda: self.snapshot is not None and not (self.enforcing and self.enforcing.listing)
+            lambda: (
+                time.monotonic() < extender.asked_at + _ASKED_S
+                and not (self.enforcing and self.enforcing.listing)
+            )
         )
         self._forecasting = Forecasting(self.locked, extender, rate_limiter)
         budgets = BudgetHandler()

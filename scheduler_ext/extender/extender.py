@@ -1,6 +1,7 @@
 """The extender: holds the latest snapshot and answers kube-scheduler's verbs from it."""
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -85,6 +86,8 @@ class Extender:
         self.preemptor = Preemptor(self.sizing, lambda: self.snapshot, self.places)
         self.claims: ClaimLookup | None = None
         """The claims of the cluster, where they are followed."""
+        self.asked_at = -math.inf
+        """When the last request for a decision came, in monotonic seconds."""
         self._allow_unreported = config.allows_unreported()
         self._empty_victims = config.preemption.empty_victims
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_PODS)
@@ -204,6 +207,7 @@ class Extender:
     def _published(self) -> Generation:
         if self._generation is None:
             raise RequestError(503, "no inventory yet; try again")
+        self.asked_at = time.monotonic()
         return self._generation
 
     def _decide(

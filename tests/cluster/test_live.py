@@ -119,6 +119,19 @@ def test_an_agent_dead_for_ten_minutes_is_missing_at_once(living: Living) -> Non
     living.fits("ab")
 
 
+def test_lists_are_read_with_pauses_while_kube_scheduler_asks(
+    living: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    living.start()
+    served = living.live._pods._rate_limiter._served
+    assert not served()
+    living.fitting()
+    assert served()
+    asked_at = living.extender.asked_at
+    monkeypatch.setattr(living.extender, "asked_at", asked_at - 2.0)
+    assert not served()
+
+
 def test_a_server_that_is_away_is_served_on_without(living: Living) -> None:
     living.start()
     living.server.stop()

@@ -100,6 +100,7 @@ def _family_of(name: str) -> str:
     return re.sub(r"-\d+GB$", "", name)
 
 
+@lru_cache(maxsize=1024)
 def _normalise(text: str) -> str:
     """Upper-case ASCII words joined by single dashes, without the suffix of shared GPUs."""
     words = _SEPARATORS.sub("-", _NOT_IN_NAMES.sub("", _TRADEMARK.sub(" ", text))).strip("-").upper()
