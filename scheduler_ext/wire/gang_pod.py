@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler_ext.core.planning.gang import GATE, MemberState, Refusal
+from scheduler_ext.core.planning.gang_failures import Remembered
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import NAMING, READ, gates, is_gated
 from scheduler_ext.wire.kube import strings
-from scheduler_ext.wire.planned_annotation import start_by
+from scheduler_ext.wire.planned_annotation import remembered, start_by
 from scheduler_ext.wire.pod.pod_identity import is_terminating, may_preempt, pod_priority
 from scheduler_ext.wire.pod.pod_request import asks_gpu
 from scheduler_ext.wire.reclaim import eviction_body
@@ -27,9 +28,9 @@ class GangPod:
     """A pod that may belong to a gang. `named` has the fields that its gang follows from. `state` is None for
     one that is no member (yet): it failed, is being deleted, or has gates of others. `node` is where it is
     bound, `nominated` where a nomination keeps its place. `gates` are the names of its gates in their order.
-    `deadline` is the time by which its gang must have started (seconds of wall time), and `refusal` what
-    kube-scheduler says of a pod that it found no place for. `asks_gpu` is False for
-    one that only belongs to pods with GPUs, such as a launcher."""
+    `deadline` is the time by which its gang must have started (seconds of wall time), `refusal` what
+    kube-scheduler says of a pod that it found no place for, and `remembered` what a planner wrote about its
+    gang. `asks_gpu` is False for one that only belongs to pods with GPUs, such as a launcher."""
 
     uid: str
     namespace: str
@@ -44,6 +45,7 @@ class GangPod:
     gates: tuple[str, ...] = ()
     deadline: float | None = None
     refusal: Refusal | None = None
+    remembered: Remembered | None = None
     preempts: bool = True
     asks_gpu: bool = True
 
@@ -71,6 +73,7 @@ def gang_pod(pod: kube.Pod, resources: ResourceNames) -> GangPod:
         gates=names,
         deadline=start_by(pod),
         refusal=_refusal(pod),
+        remembered=remembered(pod),
         preempts=may_preempt(pod),
         asks_gpu=bool(spec.resource_claims) or asks_gpu(spec, resources),
     )

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.planning.gang import GATE, MemberState
+from scheduler_ext.core.planning.gang_bounds import Keeping
+from scheduler_ext.core.planning.gang_failures import Failure, Remembered
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_pod import gang_eviction, gang_pod, gate_patch, names_gang, reduced
@@ -56,6 +58,20 @@ def test_a_deadline_is_read_from_the_pod() -> None:
     assert gang_pod(decoded(document), ResourceNames()).deadline is None
     status = json.loads(nomination("ml", "p", "uid-p", None, deadline=1795168800.0))["status"]
     assert gang_pod(decoded(document | {"status": status}), ResourceNames()).deadline == 1795168800.0
+
+
+@pytest.mark.parametrize("deadline", [None, 1795168800.0])
+def test_what_a_planner_remembers_of_a_gang_is_read_from_the_pod(deadline: float | None) -> None:
+    failure = Failure(
+        1795168700.5, "on n2, pod p: 0/2 nodes are available", frozenset({"n2"}), 1795169000.0, 2
+    )
+    known = Remembered(failure, Keeping(1795168000.0, 1, 1795172000.0))
+    status = json.loads(nomination("ml", "p", "uid-p", None, deadline=deadline, remembered=known))["status"]
+    found = gang_pod(decoded(pod_object("p", annotations=GANG) | {"status": status}), ResourceNames())
+    assert (found.remembered, found.deadline) == (known, deadline)
+    status["conditions"][0]["message"] = "{}[]"
+    other = gang_pod(decoded(pod_object("p", annotations=GANG) | {"status": status}), ResourceNames())
+    assert (other.remembered, other.deadline) == (None, None)
 
 
 def test_the_patch_removes_the_gate_of_gangs_wherever_it_is() -> None:

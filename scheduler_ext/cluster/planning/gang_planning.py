@@ -99,6 +99,8 @@ class GangPlanning:
         self._reservations: Sequence[Reservation[WaitingPod]] = ()
         self._keeping: Mapping[GangKey, Keeping] = {}
         self._failures: Mapping[GangKey, Failure] = {}
+        # The gangs of which it is known what a former planner remembered.
+        self._read: frozenset[GangKey] = frozenset()
         # The turn of the first gang that could not be tried in the last step.
         self._in_line: tuple[int, float] | None = None
         self._found: Assembled[WaitingPod] | None = None
@@ -136,7 +138,7 @@ class GangPlanning:
         """Another extender is active."""
         self._conflicts.clear()
         self._reservations, self._in_line, self._found, self._alone = (), None, None, frozenset()
-        self._keeping, self._failures = {}, {}
+        self._keeping, self._failures, self._read = {}, {}, frozenset()
         self.writes.forget()
         self.entries.forget()
 
@@ -209,6 +211,7 @@ class GangPlanning:
         # One that has failed since holds its room on this cluster still.
         binding = {**{uid: name for name, info in infos.items() for uid in info.assumed}, **binding}
         found = self._found = self._assemble(asks, kept, assumed, binding)
+        self._remember(found)
         self._alone = frozenset(pod.uid for pod in found.alone)
         gang_of = {member.uid: gang.key for gang in found.gangs for member in gang.members}
         running = [
@@ -294,6 +297,20 @@ class GangPlanning:
         if self._sizes.unread:
             self._changed = True
         return found
+
+    def _remember(self, found: Assembled[WaitingPod]) -> None:
+        """Go on where a former planner stopped."""
+        failures, keeping = dict(self._failures), dict(self._keeping)
+        for gang in found.gangs:
+            if gang.key in self._read:
+                continue
+            for said in (found.pods[each.uid].remembered for each in gang.members):
+                if said is not None and said.failure is not None:
+                    failures.setdefault(gang.key, said.failure)
+                if said is not None and said.keeping is not None:
+                    keeping.setdefault(gang.key, said.keeping)
+        self._failures, self._keeping = failures, keeping
+        self._read = frozenset(gang.key for gang in found.gangs)
 
     def carry_out(self, decisions: Decisions[WaitingPod], snapshot: Snapshot) -> tuple[list[Write], set[str]]:
         """Do what the last step decided. Returns the nominations to write, and the nodes whose places

@@ -23,6 +23,7 @@ from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.planning.gang import Gang, GangKey, MemberState
 from scheduler_ext.core.planning.gang_decisions import Decisions, GivenPlace
+from scheduler_ext.core.planning.gang_failures import Remembered
 from scheduler_ext.core.planning.gang_step import Policy
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.preemption.disruption import Budget
@@ -87,6 +88,8 @@ class GangWrites:
         self._pool = ThreadPoolExecutor(_LIFTS_AT_ONCE, thread_name_prefix="gates")
         self._retry = Retry(transport.server, Backoff(), probes=False)
         self._asked: dict[str, _Asked] = {}
+        # What was handed to the writer about gangs that wait, and when.
+        self._told: dict[GangKey, tuple[Remembered | None, float]] = {}
         # When the removal of gates failed.
         self._failed_at: dict[GangKey, float] = {}
         self.own = OwnWrites()
@@ -99,7 +102,7 @@ class GangWrites:
 
     def forget(self) -> None:
         """Another extender is active."""
-        self._asked, self.reserved = {}, frozenset()
+        self._asked, self._told, self.reserved = {}, {}, frozenset()
 
     def pause_s(self) -> float:
         """The time until something may be written, after the API server refused it."""
@@ -133,7 +136,7 @@ class GangWrites:
         try:
             # All that follows may fail, and no other pod may take what is freed for a gang.
             nodes = self._keep(step)
-            writes += [*self._withdrawn(step), *self._nominated(step)]
+            writes += [*self._withdrawn(step), *self._nominated(step), *self._remembered(step)]
             self._evict(step, snapshot, budgets, nodes)
             self._lift(step)
         except ClusterError as error:
@@ -215,9 +218,28 @@ class GangWrites:
             if self._is_written(each) or self._is_asked(each, step.now):
                 continue
             end = step.server_now + self._policy.starting_s if each.deadline is None else each.deadline
-            pod, notes = step.found.pods[each.uid], _notes(each.node, step.gangs[each.uid])
-            writes.append(Write(pod, PlannedPlace(each.node, end), notes, deadline=each.deadline))
+            gang = step.gangs[each.uid]
+            pod, notes = step.found.pods[each.uid], _notes(each.node, gang)
+            known = step.decisions.remembered(gang.key) if each.uid == _carrier(gang) else None
+            writes.append(Write(pod, PlannedPlace(each.node, end), notes, False, each.deadline, known))
             self._asked[each.uid] = _Asked(each.node, step.now)
+        return writes
+
+    def _remembered(self, step: _Step) -> list[Write]:
+        """What a member of each waiting gang is to say of it and does not. Together with a nomination, it is
+        written there."""
+        writes = []
+        given, pods = step.given, step.found.pods
+        self._told = {key: told for key, told in self._told.items() if step.now < told[1] + _WRITTEN_S}
+        for gang in step.found.gangs:
+            if gang.has_begun or not gang.joining or any(each.uid in given for each in gang.members):
+                continue
+            known = step.decisions.remembered(gang.key)
+            carrier, told = pods[_carrier(gang)], self._told.get(gang.key)
+            if carrier.remembered == known or (told is not None and told[0] == known):
+                continue
+            self._told[gang.key] = known, step.now
+            writes.append(Write(carrier, None, _notes("", gang), remembered=known))
         return writes
 
     def _is_written(self, given: GivenPlace) -> bool:
@@ -262,6 +284,11 @@ class GangWrites:
             self._execution.lift_alone(free, self._pool, self.own.lifted)
         if failed is not None:
             raise failed
+
+
+def _carrier(gang: Gang[WaitingPod]) -> str:
+    """The member that says what is remembered of its gang."""
+    return min(each.uid for each in gang.joining)
 
 
 def _notes(node: str, gang: Gang[WaitingPod]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transpor
 from scheduler_ext.cluster.planning.named_pod import NamedPod
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.core.planning.gang_failures import Remembered
 from scheduler_ext.core.planning.outcomes import Outcome
 from scheduler_ext.wire.planned_annotation import FIELD_MANAGER, nomination
 
@@ -32,14 +33,15 @@ _QUERY = {"fieldManager": FIELD_MANAGER}
 @dataclass(frozen=True, slots=True)
 class Write:
     """A nomination of a pod, or its withdrawal (`place` None). `notes` are the other annotations of the
-    planner that the pod has then, and `deadline` is that of its gang. With `races`, kube-scheduler comes to
-    the pod in any case."""
+    planner that the pod has then, `deadline` is that of its gang, and `remembered` what is known of the gang.
+    With `races`, kube-scheduler comes to the pod in any case."""
 
     pod: NamedPod
     place: PlannedPlace | None
     notes: Mapping[str, str] = field(default_factory=dict)
     races: bool = False
     deadline: float | None = None
+    remembered: Remembered | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,8 @@ class NominationWriter(Background):
 
     def _write(self, write: Write) -> None:
         pod = write.pod
-        body = nomination(pod.namespace, pod.name, pod.uid, write.place, write.notes, write.deadline)
+        about = write.place, write.notes, write.deadline, write.remembered
+        body = nomination(pod.namespace, pod.name, pod.uid, *about)
         path = f"{pod_path(pod.namespace, pod.name)}/status"
         try:
             self._transport.send("PATCH", path, body, APPLY, _QUERY, _CALL_S, _METADATA)

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from scheduler_ext.core.planning.gang import Gang, GangKey
 from scheduler_ext.core.planning.gang_bounds import Keeping
-from scheduler_ext.core.planning.gang_failures import Failure
+from scheduler_ext.core.planning.gang_failures import Failure, Remembered
 from scheduler_ext.core.planning.gang_fit import GangMiss
 from scheduler_ext.core.planning.gang_reservation import Reservation
 from scheduler_ext.core.planning.plan import State
@@ -86,6 +86,11 @@ class Decisions(Generic[T]):
     verdicts: Sequence[Verdict[T]] = ()
     keeping: Mapping[GangKey, Keeping] = field(default_factory=dict)
     failures: Mapping[GangKey, Failure] = field(default_factory=dict)
+
+    def remembered(self, key: GangKey) -> Remembered | None:
+        """What the next planner has to know of a gang; None: nothing."""
+        found = Remembered(self.failures.get(key), self.keeping.get(key))
+        return found if found != Remembered() else None
 
     @property
     def in_line(self) -> tuple[int, float] | None:

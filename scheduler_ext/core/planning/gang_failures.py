@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from scheduler_ext.core.planning.gang import Gang, Member, MemberState
+from scheduler_ext.core.planning.gang_bounds import Keeping
 
 T = TypeVar("T")
 
@@ -38,6 +39,14 @@ class Failure:
     def is_over(self, now: float) -> bool:
         """Whether a further failure would be the first one."""
         return now >= max(self.until, self.deadline) + _REMEMBERED_S
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a planner knows of a gang beyond its pods, for the next planner."""
+
+    failure: Failure | None = None
+    keeping: Keeping | None = None
 
 
 def failure(

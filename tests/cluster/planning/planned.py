@@ -164,9 +164,9 @@ def entries(live: LiveInventory) -> dict[str, Entry]:
     return {entry.name: entry for entry in planning(live).plan().entries}
 
 
-def waits_for(live: LiveInventory) -> str:
-    """What pod a waits for with its gang."""
-    wait = live.gang_wait("uid-a")
+def waits_for(live: LiveInventory, name: str = "a") -> str:
+    """What a pod waits for with its gang."""
+    wait = live.gang_wait(f"uid-{name}")
     return wait.text if wait is not None else ""
 
 

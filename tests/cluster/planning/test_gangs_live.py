@@ -8,9 +8,11 @@ import time
 
 from scheduler_ext.core.filters.counts import GpuCount
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
+from scheduler_ext.core.planning.gang_bounds import Keeping
+from scheduler_ext.core.planning.gang_failures import Remembered
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.wire.config import GangsSection
-from scheduler_ext.wire.planned_annotation import START_BY
+from scheduler_ext.wire.planned_annotation import START_BY, nomination
 from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_paths import PODS
 from tests.cluster.api.api_requests import writes
@@ -96,6 +98,50 @@ def test_a_late_gang_is_evicted_whole(planned: Planned) -> None:
     planned.bind("a", "n1")
     planned.extender(GANGS)
     eventually(lambda: all("deletionTimestamp" in planned.get(each)["metadata"] for each in "ab"))
+
+
+def test_a_new_extender_knows_why_the_last_start_failed(planned: Planned) -> None:
+    """So the gang is not evicted again for what kube-scheduler said of its node."""
+    said = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "it has to be blue",
+    }
+    late = started(time.time() - 1)["conditions"]
+    planned.add_nodes("n1", "n2")
+    planned.add("a", status={"conditions": late}, ungated=True)
+    planned.bind("a", "n1")
+    kept = f'{{"node":"n2","until":"{time_text(time.time() + 100)}"}}'
+    status = {"conditions": [*late, said], "nominatedNodeName": "n2"}
+    planned.add("b", annotations={f"{OURS}planned": kept}, ungated=True, status=status)
+    first = planned.extender(GANGS)
+    eventually(lambda: all("deletionTimestamp" in planned.get(each)["metadata"] for each in "ab"))
+    for name in "ab":
+        planned.server.store.delete(PODS, name, "default")
+    planned.add("c", "d")
+    eventually(lambda: "on n2, pod b: it has to be blue" in remembered(planned, "cd"))
+    first.stop()
+    second = planned.extender(GANGS)
+    eventually(lambda: "on n2, pod b: it has to be blue" in waits_for(second, "c"))
+    assert (planned.gated(), planned.places()) == ({"c", "d"}, {})
+
+
+def test_a_new_extender_knows_since_when_places_are_kept(planned: Planned) -> None:
+    planned.add_nodes("n1", "n2")
+    planned.server.store.put(PODS, pod("r", {WHOLE: "1"}, on="n2"))
+    known = Remembered(keeping=Keeping(time.time() - 7200, 1, time.time() + 3600))
+    status = json.loads(nomination("default", "a", "uid-a", None, remembered=known))["status"]
+    planned.add("a", status=status)
+    planned.add("b")
+    live = planned.extender(GangsSection(enabled=True, keep_percent=100))
+    eventually(lambda: entries(live)["a"].state is State.NOT_KEPT)
+
+
+def remembered(planned: Planned, names: str) -> str:
+    """What the conditions of these members say."""
+    conditions = [each for name in names for each in planned.get(name)["status"].get("conditions", ())]
+    return " ".join(each["message"] for each in conditions if each["type"] == START_BY)
 
 
 def test_pods_that_claim_to_have_been_started_come_after_pods_of_higher_priority(planned: Planned) -> None:
