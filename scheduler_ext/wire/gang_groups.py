@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from scheduler_ext.wire.gangs import EXCLUSIVE, MAX_SIZE, DeclaredGroup, Group
 
 Json = Mapping[str, Any]
+_BY_GROVE = "Grove's PodGang is for the scheduler KAI"
 
 
 class MadeGangs(NamedTuple):
@@ -29,6 +30,10 @@ def made_gangs(document: Json) -> MadeGangs | str | None:
     match api_group, kind:
         case "ray.io", _:
             return "no object says how many start together"
+        case "grove.io", "PodCliqueSet":
+            return _BY_GROVE
+        case "nvidia.com", "DynamoGraphDeployment" if _on_several_nodes(spec):
+            return _BY_GROVE
         case "leaderworkerset.x-k8s.io", "LeaderWorkerSet":
             if _is_exclusive(document):
                 return "with exclusive-topology the workers wait for their leader"
@@ -52,6 +57,12 @@ def made_gangs(document: Json) -> MadeGangs | str | None:
     if declared[1].size is None and api_group == "jobset.x-k8s.io":
         return "its Jobs wait for each other"
     return _made(declared[1].size or 0)
+
+
+def _on_several_nodes(spec: Json) -> bool:
+    """Whether a part of a Dynamo graph has one replica on several nodes."""
+    parts = spec.get("components") or list(_object(spec, "services").values())
+    return any(isinstance(part, dict) and "multinode" in part for part in parts)
 
 
 def _made(size: int, groups: int | None = None) -> MadeGangs | None:

@@ -37,7 +37,8 @@ _MAX_VALUES: Final = 20_000
 _NOT_SEARCHED: Final = ("metadata", "status")
 # The number of a template's pods is the product of these fields on the way to it.
 _COUNTS: Final = ("replicas", "numOfHosts")
-_MIN_SCALE: Final = "autoscaling.knative.dev/min-scale"
+# The second spelling is older, and still read.
+_MIN_SCALES: Final = ("autoscaling.knative.dev/min-scale", "autoscaling.knative.dev/minScale")
 _ON_EACH_NODE: Final = ("DaemonSet", "BroadcastJob")
 # The keys of a path name the role of its pods, except for these.
 _NAMELESS: Final = ("", "spec", "pod", "job", "data")
@@ -197,16 +198,26 @@ class _Place:
         if not isinstance(value.get("kind"), str):
             return self
         copies = None if value["kind"] in _ON_EACH_NODE else self.copies
-        return replace(self, gangs=made_gangs(value) or self.gangs, copies=copies)
+        return replace(self, gangs=self._gangs(made_gangs(value)) or self.gangs, copies=copies)
 
     def of_role(self, role: Role) -> _Place:
         """The place of a role of an object that is here."""
         copies = None if role.copies is None else self._times(role.copies)
-        gangs = role.gangs or self.gangs
+        gangs = self._gangs(role.gangs) or self.gangs
         return _Place(self._path(role.at), role.name or self.role, copies, self.depth, gangs, role.remark)
+
+    def _gangs(self, made: MadeGangs | str | None) -> MadeGangs | str | None:
+        """The gangs of an object that is here; several objects have as many times their gangs."""
+        if not isinstance(made, MadeGangs) or not self.copies or self.copies == 1:
+            return made
+        return made._replace(groups=(made.groups or 1) * self.copies)
 
     def _path(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key
+
+    def times(self, factor: int) -> _Place:
+        """The same place, with so many times its pods."""
+        return replace(self, copies=self._times(factor))
 
     def _times(self, factor: int) -> int | None:
         return None if self.copies is None else self.copies * factor
@@ -279,7 +290,8 @@ def _templates(
                 yield place.of_role(role), role.template
             return
         if _is_pod_spec(value.get("spec")):
-            yield place, value
+            # A template has no such field; where an operator adds it, it is the number of its pods.
+            yield place.times(_count(value, "replicas", 1)), value
             return
     for below, child in _children(value, place):
         yield from _templates(child, below, left, lookup)
@@ -307,6 +319,10 @@ def _factor(mapping: dict[str, Any], key: str, path: str) -> int:
         factor = _ray_workers(mapping)
     if key == "template" and (least := _min_scale(mapping)) is not None:
         factor = max(1, least)
+    if key == "trialTemplate":
+        # Katib runs so many trials at once (api/v1beta1, experiment_defaults.go).
+        trials = _count(mapping, "parallelTrialCount", 3)
+        factor *= min(trials, _count(mapping, "maxTrialCount", trials))
     # A Job runs this many at once, and never more than it wants to complete.
     parallelism = _count(mapping, "parallelism", 1)
     factor *= min(parallelism, _count(mapping, "completions", parallelism))
@@ -329,7 +345,8 @@ def _min_scale(mapping: dict[str, Any]) -> int | None:
     """The least number of pods of a template of Knative, by its annotation."""
     metadata = mapping["template"].get("metadata") if isinstance(mapping["template"], dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    found = annotations.get(_MIN_SCALE) if isinstance(annotations, dict) else None
+    scales = (annotations.get(key) for key in _MIN_SCALES) if isinstance(annotations, dict) else ()
+    found = next((scale for scale in scales if scale is not None), None)
     return int(found) if isinstance(found, str) and found.isascii() and found.isdigit() else None
 
 

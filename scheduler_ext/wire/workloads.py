@@ -5,7 +5,8 @@ Fields are those of KServe 0.16 (pkg/apis/serving/v1beta1, pkg/apis/serving/v1al
 (pkg/apis/trainer/v1alpha1), Argo Workflows 3.7 (pkg/apis/workflow/v1alpha1), Spark operator 2.3
 (api/v1beta2; memory as in Spark's resource-managers/kubernetes), Dynamo 0.7
 (deploy/operator/api/v1alpha1), NIM operator 3.0 (api/apps/v1alpha1), Tekton Pipelines 1.0
-(pkg/apis/pipeline/v1), Grove 0.1 (operator/api/core/v1alpha1) and Slurm operator 1.0 (api/v1beta1)."""
+(pkg/apis/pipeline/v1), Grove 0.1 (operator/api/core/v1alpha1), Slurm operator 1.0 (api/v1beta1),
+Volcano 1.12 (batch/v1alpha1, pkg/controllers/job/job_controller_util.go) and Flux operator 0.2 (api/v1alpha2)."""
 
 from __future__ import annotations
 
@@ -246,7 +247,9 @@ def spark_application(document: Json, _: Lookup) -> Iterator[Role]:
         containers = _with_resources(containers or [{}], f"spark-kubernetes-{name}", resources)
         metadata = {**_object(given, "metadata")}
         metadata |= {key: part[key] for key in ("labels", "annotations") if key in part}
-        yield Role(name, f"spec.{name}", {"metadata": metadata, **_pod(containers, pod, part)}, copies)
+        batch = {"schedulerName": spec["batchScheduler"]} if spec.get("batchScheduler") else {}
+        made = {"metadata": metadata, **_pod(containers, pod, part, batch)}
+        yield Role(name, f"spec.{name}", made, copies)
 
 
 _JVM_MEMORY: Final = re.compile(r"(\d{1,12})([kmgt]?)(i?b)?", re.ASCII | re.IGNORECASE)
@@ -377,6 +380,24 @@ def node_set(document: Json, _: Lookup) -> Iterator[Role]:
     yield Role("", "spec.slurmd", {**template, **_pod(containers, pod)}, copies)
 
 
+def volcano_job(document: Json, _: Lookup) -> Iterator[Role]:
+    """Volcano: a template for each task; pods that name no scheduler have that of the Job."""
+    spec = _object(document, "spec")
+    scheduler = spec.get("schedulerName") or "volcano"
+    for i, task in enumerate(_items(spec, "tasks")):
+        template = _object(task, "template")
+        made = {**template, "spec": {"schedulerName": scheduler, **_object(template, "spec")}}
+        copies = _count(task, "replicas", 1)
+        yield Role(str(task.get("name") or ""), f"spec.tasks[{i}].template", made, copies)
+
+
+def mini_cluster(document: Json, _: Lookup) -> Iterator[Role]:
+    """Flux operator: `size` pods of all its containers."""
+    spec = _object(document, "spec")
+    containers = _containers(spec, "containers")
+    yield Role("", "spec", _pod(containers, _object(spec, "pod")), _count(spec, "size", 1))
+
+
 _FRAMEWORKS: Final = (
     *("model", "huggingface", "triton", "pytorch", "tensorflow", "onnx", "sklearn", "xgboost", "lightgbm"),
     *("paddle", "pmml", "mlflow"),
@@ -403,6 +424,8 @@ _KINDS: Final[Mapping[tuple[str, str], Callable[[Json, Lookup], Iterator[Role]]]
     (_TEKTON, "TaskRun"): tekton_task,
     ("slinky.slurm.net", "NodeSet"): node_set,
     ("grove.io", "PodCliqueSet"): pod_clique_set,
+    ("batch.volcano.sh", "Job"): volcano_job,
+    ("flux-framework.org", "MiniCluster"): mini_cluster,
 }
 _NONE: Final = "it makes no pods by itself"
 _RUNTIME: Final = f"{_NONE}; give the {{}} that names it"

@@ -60,7 +60,8 @@ TRAINING_RUNTIME = document(
 )
 WORKFLOW, DYNAMO = "argoproj.io/v1alpha1/Workflow", "nvidia.com/v1alpha1/DynamoGraphDeployment"
 NIM, NODE_SET = "apps.nvidia.com/v1alpha1/NIMService", "slinky.slurm.net/v1beta1/NodeSet"
-RAY = "ray.io/v1/RayCluster"
+RAY, KATIB = "ray.io/v1/RayCluster", "kubeflow.org/v1beta1/Experiment"
+JOB = f"{{apiVersion: batch/v1, kind: Job, spec: {{template: {TEMPLATE}}}}}"
 
 
 def ray(fields: str) -> str:
@@ -289,6 +290,50 @@ READ = [
         [("w", 3, 8)],
         id="an object and its controller count once",
     ),
+    pytest.param(
+        [document(KATIB, f"{{parallelTrialCount: 4, trialTemplate: {{trialSpec: {JOB}}}}}")],
+        [("w", 4, 8)],
+        id="as many trials as an Experiment runs at once",
+    ),
+    pytest.param(
+        [document(KATIB, f"{{maxTrialCount: 2, trialTemplate: {{trialSpec: {JOB}}}}}")],
+        [("w", 2, 8)],
+        id="no more trials at once than an Experiment wants",
+    ),
+    pytest.param(
+        [
+            document(
+                "kubernetes.dask.org/v1/DaskCluster",
+                f"{{worker: {{replicas: 3, {TEMPLATE[1:]}, scheduler: {{spec: {{containers: [{{}}]}}}}}}",
+            )
+        ],
+        [("w-worker", 3, 8), ("w-scheduler", 1, 0)],
+        id="replicas beside the description of pods",
+    ),
+    pytest.param(
+        [
+            document(
+                "flux-framework.org/v1alpha2/MiniCluster",
+                f"{{size: 4, containers: [{{resources: {{{GPU}}}}}]}}",
+            )
+        ],
+        [("w", 4, 1)],
+        id="the size of a MiniCluster of Flux",
+    ),
+    *(
+        pytest.param(
+            [
+                document(
+                    "serving.knative.dev/v1/Service",
+                    f"{{template: {{metadata: {{annotations: {{autoscaling.knative.dev/{key}: '3'}}}},"
+                    f" {TEMPLATE[1:]}}}",
+                )
+            ],
+            [("w", 3, 8)],
+            id=f"the least number of pods of a Service of Knative by {key}",
+        )
+        for key in ("min-scale", "minScale")
+    ),
 ]
 
 
@@ -363,6 +408,26 @@ def test_executors_request_their_memory_with_its_overhead() -> None:
     assert amounts == ["18022Mi", "14336Mi", "896Mi"]
 
 
+@pytest.mark.parametrize(
+    ("text", "scheduler"),
+    [
+        (document("batch.volcano.sh/v1alpha1/Job", f"{{tasks: [{{template: {TEMPLATE}}}]}}"), "volcano"),
+        (
+            document(
+                "batch.volcano.sh/v1alpha1/Job", f"{{schedulerName: own, tasks: [{{template: {TEMPLATE}}}]}}"
+            ),
+            "own",
+        ),
+        (document(SPARK, "{batchScheduler: yunikorn, executor: {schedulerName: other}}"), "yunikorn"),
+        (document(SPARK, "{executor: {schedulerName: other}}"), "other"),
+    ],
+)
+def test_a_pod_of_a_workload_has_the_scheduler_that_its_operator_writes(text: str, scheduler: str) -> None:
+    (found,) = read(text)
+    assert found.pod.spec is not None
+    assert found.pod.spec.scheduler_name == scheduler
+
+
 def test_a_pod_of_a_workload_has_the_wishes_of_its_role() -> None:
     """Node selectors and tolerations, also those of the runtime."""
     (found,) = read(document(ISVC, "{predictor: {nodeSelector: {a: b}, model: {runtime: w}}}"), RUNTIME)
@@ -434,6 +499,18 @@ GANGS = [
         ),
         [None] * 2,
         "no gang (its Jobs wait for each other)",
+    ),
+    (
+        document(KATIB, f"{{parallelTrialCount: 2, trialTemplate: {{trialSpec: {pytorch()}}}}}"),
+        ["w-0/3"] * 3 + ["w-1/3"] * 3,
+        "2 gangs of 3 pods each",
+    ),
+    (
+        document(
+            DYNAMO, "{services: {d: {multinode: {nodeCount: 2}, resources: {limits: {gpu: '8'}}}, f: {}}}"
+        ),
+        [None] * 3,
+        "no gang (Grove's PodGang is for the scheduler KAI)",
     ),
     (document("apps/v1/Deployment", f"{{replicas: 2, template: {TEMPLATE}}}"), [None] * 2, ""),
 ]
