@@ -164,7 +164,12 @@ def remedy(example: Refused, alike: Sequence[Refused], needs: PodNeeds) -> str:
         case "TaintToleration" if rejection.have:
             return f"if the pod may run there, add to its spec.tolerations: {_toleration(rejection.have)}"
         case "NodeResourcesFit":
-            return f"{_less(rejection)}{_or_wait(alike)}"
+            absent = _absent(rejection, alike)
+            return (
+                f"no node has {absent} in its allocatable; correct the name, or add nodes that offer it"
+                if absent
+                else f"{_less(rejection)}{_or_wait(alike)}"
+            )
         case "NodeAffinity":
             return f"{_REMEDIES['NodeAffinity']}{_labels(alike, needs)}"
     return _REMEDIES.get(rejection.plugin, "see the pod's events")
@@ -190,6 +195,14 @@ def _less(rejection: InTreeRejection) -> str:
     if not rejection.alone or resource == rejection.reason or not is_partly_free:
         return _REMEDIES["NodeResourcesFit"]
     return f"ask at most {have} {resource}"
+
+
+def _absent(rejection: InTreeRejection, alike: Sequence[Refused]) -> str | None:
+    """The missing resource, if it is one of devices that none of these nodes has."""
+    resource = rejection.reason.removeprefix("Insufficient ")
+    facts = [each.facts for each in alike if each.facts is not None]
+    is_absent = "/" in resource and not any(each.allocatable.get(resource) for each in facts)
+    return resource if is_absent and "," not in resource else None
 
 
 def _or_wait(alike: Sequence[Refused]) -> str:

@@ -91,13 +91,15 @@ def pod_warnings(
     if isinstance(request, GpuRequest) and not request.asks_gpu and not looks_so:
         annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
         asked = [key for key in annotations if key.startswith(wishes.ANNOTATION_PREFIX)]
-        text = "the pod asks no GPU resource, so every node is fine"
+        text = "the pod asks no GPU resource, so this extender refuses no node"
+        if devices := [name for name in names if "/" in name]:
+            text += f"; only kube-scheduler counts {listed(devices, 'and', _NAMED)}"
         if claim_names(pod):
             # Claims bind it to nodes.
             text = "the pod's claims hold their devices already, or ask no GPU"
             found += [f"{text}: its annotations do nothing"] if asked else []
         else:
-            found.append(f"{text} and its annotations do nothing" if asked else text)
+            found.append(f"{text}; its annotations do nothing" if asked else text)
     return found
 
 
@@ -155,6 +157,11 @@ def misspellings(pod: kube.Pod, resources: ResourceNames, nodes: Iterable[NodeIn
 
 def _uncounted(name: str, resources: ResourceNames, nodes: Sequence[NodeInfo]) -> str:
     """Who counts a resource that looks like GPUs, and what may be meant by it."""
+    if "/" not in name:
+        # k8s.io/kubernetes/pkg/apis/core/validation, ValidateContainerResourceName.
+        meant = resources.meant_by(name)
+        text = f"resource {name}: the API server refuses the pod, because names of devices have a domain"
+        return f"{text}; did you mean {meant}?" if meant else f"{text}, such as {resources.whole[0]}"
     text = f"resource {name}: this extender does not count it, only kube-scheduler does"
     if there := sum(info.uncounted.get(name, 0) > 0 for info in nodes):
         have = f"{nodes_in_words(there)} {'has' if there == 1 else 'have'} it"

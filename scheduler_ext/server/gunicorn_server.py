@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 
+from scheduler_ext.printable import printable
 from scheduler_ext.server.http.listeners import ListenError, listen
 from scheduler_ext.server.server_options import Apps, ServerOptions
 
@@ -72,7 +73,7 @@ def run_server(options: ServerOptions, build_apps: Callable[[], Apps]) -> None:
             listen("inspection", options.inspect_listen, _SIDE_SEND_BUFFER_BYTES),
         ]
     except ListenError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        print(printable(f"error: {error}"), file=sys.stderr, flush=True)
         raise SystemExit(1) from None
     from scheduler_ext.server.worker import run_arbiter
 

@@ -23,6 +23,7 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
 from gunicorn.workers.base import Worker
 
+from scheduler_ext.printable import printable
 from scheduler_ext.server.http.connection import LINGER_S
 from scheduler_ext.server.http.http_server import HttpServer
 from scheduler_ext.server.http.listeners import url
@@ -60,7 +61,8 @@ class ExtenderWorker(Worker):  # type: ignore[misc]
             self._apps = self.app.build_apps()
         except Exception as error:
             log.debug("building the applications failed", exc_info=True)
-            print(f"error: cannot start: {str(error) or type(error).__name__}", file=sys.stderr, flush=True)
+            text = printable(f"error: cannot start: {str(error) or type(error).__name__}")
+            print(text, file=sys.stderr, flush=True)
             os._exit(0)
 
     def run(self) -> None:

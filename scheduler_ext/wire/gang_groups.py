@@ -42,12 +42,7 @@ def made_gangs(document: Json) -> MadeGangs | str | None:
             size = _count(_object(spec, "leaderWorkerTemplate").get("size", 1))
             return _made(size, _count(spec.get("replicas", 1)))
         case "batch.volcano.sh", "Job":
-            tasks = [task for task in spec.get("tasks") or () if isinstance(task, dict)]
-            if spec.get("schedulerName", "volcano") != "volcano":
-                return "minAvailable is for the scheduler volcano"
-            size = _count(spec.get("minAvailable")) or sum(_count(task.get("replicas", 1)) for task in tasks)
-            made = _made(size)
-            return made._replace(by="Volcano") if made is not None else None
+            return _volcano(spec)
     named = {**document, "metadata": {**_object(document, "metadata"), "name": "any"}}
     declared = declared_group(named) if kind != "PodGroup" else None
     if declared is None:
@@ -57,6 +52,15 @@ def made_gangs(document: Json) -> MadeGangs | str | None:
     if declared[1].size is None and api_group == "jobset.x-k8s.io":
         return "its Jobs wait for each other"
     return _made(declared[1].size or 0)
+
+
+def _volcano(spec: Json) -> MadeGangs | str | None:
+    tasks = [task for task in spec.get("tasks") or () if isinstance(task, dict)]
+    if spec.get("schedulerName", "volcano") != "volcano":
+        return "minAvailable is for the scheduler volcano"
+    size = _count(spec.get("minAvailable")) or sum(_count(task.get("replicas", 1)) for task in tasks)
+    made = _made(size)
+    return made._replace(by="Volcano") if made is not None else None
 
 
 def _on_several_nodes(spec: Json) -> bool:

@@ -6,7 +6,8 @@ Fields are those of KServe 0.16 (pkg/apis/serving/v1beta1, pkg/apis/serving/v1al
 (api/v1beta2; memory as in Spark's resource-managers/kubernetes), Dynamo 0.7
 (deploy/operator/api/v1alpha1), NIM operator 3.0 (api/apps/v1alpha1), Tekton Pipelines 1.0
 (pkg/apis/pipeline/v1), Grove 0.1 (operator/api/core/v1alpha1), Slurm operator 1.0 (api/v1beta1),
-Volcano 1.12 (batch/v1alpha1, pkg/controllers/job/job_controller_util.go) and Flux operator 0.2 (api/v1alpha2)."""
+Volcano 1.12 (batch/v1alpha1, pkg/controllers/job/job_controller_util.go) and Flux operator 0.2
+(api/v1alpha2)."""
 
 from __future__ import annotations
 

@@ -432,6 +432,28 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
             id="labels of other clusters: the annotations for the same",
         ),
         pytest.param(
+            pod("p", {WHOLE: "1"}, nodeSelector={"accelerator": "nvidia", "gpu-vram": "80GB"}),
+            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
+            "n: node(s) didn't match Pod's node affinity/selector (needs accelerator=nvidia)",
+            [
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) didn't match Pod's node "
+                "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes to match; "
+                "none of them has a label accelerator or gpu-vram; choose by memory with the annotation "
+                'gpu.scheduler-ext.io/min-memory: "80G"'
+            ],
+            id="a value that names no GPU, and a size as it is sold",
+        ),
+        pytest.param(
+            pod("p", {"nvidia.com/gpus": "1"}),
+            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
+            "n: Insufficient nvidia.com/gpus (needs 1, has 0)",
+            [
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (Insufficient nvidia.com/gpus): "
+                "no node has nvidia.com/gpus in its allocatable; correct the name, or add nodes that offer it"
+            ],
+            id="a resource that no node has: less of it does not help",
+        ),
+        pytest.param(
             wish({WHOLE: "1"}, model="H100", min_memory="100Gi"),
             whole_node("a", None),
             "a GPU 0 is of model A100-80GB, not H100",

@@ -124,8 +124,17 @@ def test_an_unmodelled_feature_is_named_when_the_pod_uses_it() -> None:
         pytest.param(
             {},
             {"model": "A100"},
-            ["the pod asks no GPU resource, so every node is fine and its annotations do nothing"],
+            ["the pod asks no GPU resource, so this extender refuses no node; its annotations do nothing"],
             id="wishes, but no GPU asked",
+        ),
+        pytest.param(
+            {"google.com/tpu": "4", "rdma/hca": "1"},
+            {},
+            [
+                "the pod asks no GPU resource, so this extender refuses no node; only kube-scheduler counts "
+                "google.com/tpu and rdma/hca"
+            ],
+            id="devices that are no GPUs",
         ),
     ],
 )
@@ -166,6 +175,15 @@ ONLY_KUBE = "this extender does not count it, only kube-scheduler does"
                 "are nvidia.com/gpu or nvidia.com/mig-1g.10gb"
             ],
             id="unknown: those that nodes offer",
+        ),
+        pytest.param(
+            {"gpu": "1"},
+            {WHOLE: "4"},
+            [
+                "resource gpu: the API server refuses the pod, because names of devices have a domain, such "
+                "as nvidia.com/gpu"
+            ],
+            id="without a domain",
         ),
     ],
 )

@@ -91,6 +91,12 @@ def normalise_wish(wish: str) -> str:
     return family if family is not None else _canonical(name, "nvidia", None).name
 
 
+def known_family(name: str) -> str | None:
+    """The family that the table has for a name that `normalise_wish` returned; None for another name."""
+    family = canonical_model(name).family
+    return family if family in _ROWS_OF_FAMILY else None
+
+
 def is_display(product: str) -> bool:
     """Whether a product name or label is that of a GPU for displays alone, which no pod can get."""
     return _split_vendor(_normalise(product[:_MAX_PRODUCT_LENGTH]))[1] == _DISPLAY

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
-from scheduler_ext.core.gpu.models import canonical_model, normalise_wish
+from scheduler_ext.core.gpu.models import known_family, normalise_wish
 from scheduler_ext.core.request.quantity import QuantityError, as_mib
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE
 
@@ -20,6 +20,9 @@ _PART_SPELLING = re.compile(r"gpu[^/]*(mem|core|fraction)")
 
 # Keys of node labels such as gpu-memory, gpu.memory and gpu_mem.
 _MEMORY_LABEL = re.compile(r"gpu.?(mem|vram)")
+_LABEL_SIZE = re.compile(r"([0-9]{1,9})([MG]?)(?:i?B?)", re.ASCII | re.IGNORECASE)
+# No GPU has so little memory in MiB, nor so much in GB.
+_LEAST_MIB = 1024
 
 MODEL_HINT = f'choose GPU models with the annotation {ANNOTATION_PREFIX}model, such as "A100"'
 
@@ -189,16 +192,24 @@ def spelling_hint(name: str, share: str = DEFAULT_SHARE) -> str | None:
 
 def selector_hint(key: str, operator: str, values: Sequence[str]) -> str | None:
     """How to wish for what a selector for a label of other clusters means, such as accelerator or gpu-memory;
-    None if it is about no GPU. A number is in MiB, as in GPU Feature Discovery's label."""
+    None if it is about no GPU."""
     lower = key.lower()
-    if _MEMORY_LABEL.search(lower) and operator in ("Gt", "In") and values and values[0].isdecimal():
-        return f'choose by memory with the annotation {ANNOTATION_PREFIX}min-memory: "{int(values[0])}Mi"'
+    sizes = [size for value in values if (size := _LABEL_SIZE.fullmatch(value))]
+    if _MEMORY_LABEL.search(lower) and operator in ("Gt", "In") and sizes:
+        number, unit = int(sizes[0][1]), sizes[0][2].upper()
+        # A bare number is in MiB, as in GPU Feature Discovery's label, or a few GB. A GPU that is sold with
+        # 80 GB has less than 80 GiB.
+        in_gb = unit == "G" or (not unit and number < _LEAST_MIB)
+        least = f"{number}{'G' if in_gb else 'Mi'}"
+        return f'choose by memory with the annotation {ANNOTATION_PREFIX}min-memory: "{least}"'
     if operator == "In" and values and (_MODEL_SPELLING.search(lower) or "accelerator" in lower):
         try:
-            models = ",".join(dict.fromkeys(canonical_model(normalise_wish(each)).family for each in values))
+            families = [known_family(normalise_wish(each)) for each in values]
         except ValueError:
             return MODEL_HINT
-        return f'choose the model with the annotation {ANNOTATION_PREFIX}model: "{models}"'
+        # Values such as nvidia or aws-inferentia2 name no GPU.
+        if models := ",".join(dict.fromkeys(family for family in families if family is not None)):
+            return f'choose the model with the annotation {ANNOTATION_PREFIX}model: "{models}"'
     return spelling_hint(key)
 
 

