@@ -66,13 +66,18 @@ def gpus_used(node: Node, request: GpuRequest, fill: Fill) -> int:
     if fill.copies >= NO_LIMIT:
         return 0
     used = sum(1 for mib in fill.held_mib if mib)
+    choices = []
     for ask in request.units:
         able = sum(
             any(unit.resource == ask.resource and unit.free for unit in slot.units)
             for slot in node.state.slots
         )
+        count = able if ask.every else ask.count
         # One slot stands for all GPUs of an estimated node.
-        used += min(node.state.gpus if node.state.estimated else able, fill.copies * ask.count)
+        used += min(node.state.gpus if node.state.estimated else able, fill.copies * count)
+        choices += [ask.choice] if 0 < ask.choice <= able else []
+    # Of alternatives, each copy uses the fewest that are there, or more.
+    used += fill.copies * min(choices, default=0)
     return min(used, node.state.gpus)
 
 

@@ -558,6 +558,7 @@ def test_no_node_without_a_free_device_is_the_best(wanted: Json, counts: Mapping
     (read,) = read_pods(inventory(by_template()))
     counted = capacity(read, state(*objects), CONFIG)
     assert {each["node"]: each["count"] for each in counted["nodes"]} == counts
+    assert all(each["gpus"] > 0 for each in counted["nodes"] if each["count"])
     assert {*explained(by_template(), *objects)["best"]} <= {name for name in counts if counts[name] != 0}
 
 
