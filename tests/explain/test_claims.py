@@ -410,6 +410,13 @@ def test_no_node_that_cannot_meet_a_constraint_is_the_best(
         pytest.param(
             with_roots({"n": roots("a", "b")}, {}), [request(2)], [{"matchAttribute": ROOT}], [], id="no pair"
         ),
+        pytest.param(
+            [*CLUSTER, *SHARED_CHANNELS],
+            [request(4), request(device_class=CHANNEL) | {"name": "channel"}],
+            [],
+            ["claimed"],
+            id="a device that claims share",
+        ),
     ],
 )
 def test_a_new_node_has_all_devices_of_its_kind(
