@@ -43,8 +43,11 @@ def takes_new(info: NodeInfo, device: Device) -> bool:
 
 def promises_memory(info: NodeInfo, device: Device) -> bool:
     """Whether it is known how much memory of a GPU may still be promised: where its use is not measured, only
-    of memory shares."""
-    return device.memory.measured or (device.memory.stated and info.share_node)
+    of memory shares, and of GPUs whose parts claims hold."""
+    published = info.dra.devices if info.dra is not None else ()
+    parts = (each for each in published if each.on == device.uuid and (each.multiple or each.profile))
+    in_parts = info.share_node or any(parts)
+    return device.memory.measured or (device.memory.stated and in_parts)
 
 
 def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_percent: int) -> DeviceUsage:

@@ -816,3 +816,25 @@ def test_gpus_of_hami_are_gpus() -> None:
     assert capacity(read, state(*objects), CONFIG)["total"] == 2
     (found,) = explained(by_template(annotations={f"{ANNOTATION}model": "A10"}), *objects)["nodes"]
     assert (found["verdict"], found["model"]) == ("fits", "A10")
+
+
+@pytest.mark.parametrize(
+    ("used_mib", "verdict", "said"),
+    [
+        pytest.param(
+            None, "rejected", "n GPU 0 is not known: it has no report", id="only slices list the GPU"
+        ),
+        pytest.param(0, "fits", None, id="an agent measures that it is free"),
+        pytest.param(60000, "rejected", "is 19,401 MiB short", id="an agent measures use beside all claims"),
+    ],
+)
+def test_free_memory_is_what_an_agent_measures(used_mib: int | None, verdict: str, said: str | None) -> None:
+    report = gpu_node("n", [gpu(0, "GPU-n0")])
+    report["status"]["devices"][0]["memory"] |= {"totalMiB": 81559, "usedMiB": used_mib}
+    there = [device_class(), node("n"), resource_slice("n", [gpu_device(0, node="n")])]
+    wish = {f"{ANNOTATION}min-free-memory": "40Gi"}
+    found = explained(
+        pod("p", {WHOLE: "1"}, annotations=wish), *there, *([report] if used_mib is not None else [])
+    )
+    assert found["nodes"][0]["verdict"] == verdict
+    assert said is None or said in found["nearest"]["text"]

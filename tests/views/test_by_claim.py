@@ -11,13 +11,14 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.explain.waiting import pod_list
 from scheduler_ext.views.ledger_dump import node_ledger
+from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.views.node_usage import node_usage, pod_usage
 from scheduler_ext.views.node_value import node_value
 from scheduler_ext.views.overview import node_row
 from scheduler_ext.wire.config import Configuration
 from tests.core.reported import NAMES
 from tests.dra_objects import WHOLE, device_class, gpu_device, request, resource_claim, resource_slice
-from tests.kube_objects import Json, gpu, gpu_node, holder, node, pod
+from tests.kube_objects import GFD_H100, Json, gpu, gpu_node, holder, node, pod
 from tests.views.seen import info_of
 
 CLASS = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
@@ -115,9 +116,29 @@ def test_the_page_marks_claimed_gpus() -> None:
     assert row[5] == ["default"]
 
 
-def test_without_a_report_the_slices_name_the_gpus() -> None:
-    info = info_of(*NODE, TRAIN)
+LABELLED = node("n", {}, labels=GFD_H100 | {"nvidia.com/gpu.memory": "81000"})
+
+
+@pytest.mark.parametrize("there", [NODE[0], LABELLED], ids=["no label", "labels that cap the memory"])
+def test_without_a_report_the_slices_name_the_gpus(there: Json) -> None:
+    """Nobody measures the use of their memory: it is unknown, and not 0."""
+    info = info_of(there, *NODE[1:], TRAIN)
     assert [entry["name"] for entry in holdings(info)["GPU-0"]] == ["train"]
+    (amounts,) = node_usage(resolve(info, NAMES, 0), NAMES, 0).by_model.values()
+    assert (amounts.allocated, amounts.unopened, amounts.measured_mib) == (1, 0, 0)
+    (item,) = inventory_list([info], Configuration())["items"]
+    assert [(each["memory"]["usedMiB"], each["memory"]["freeMiB"]) for each in item["devices"]] == [
+        (None, None)
+    ] * 3
+
+
+def test_shared_devices_have_what_claims_left_of_them() -> None:
+    shared = [gpu_device(0, allowMultipleAllocations=True)]
+    (item,) = inventory_list(
+        [info_of(node("n", {}), device_class(), resource_slice("n", shared))], Configuration()
+    )["items"]
+    memory = item["devices"][0]["memory"]
+    assert (memory["usedMiB"], memory["freeMiB"]) == (None, 81559)
 
 
 def shareable(**capacity: str) -> Json:

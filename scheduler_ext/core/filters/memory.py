@@ -10,7 +10,7 @@ from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason, 
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node, NodeInfo, Slot, Unit
 from scheduler_ext.core.node.node_labels import MEMORY_LABEL
-from scheduler_ext.core.node.unreported import label_memory
+from scheduler_ext.core.node.unreported import cause, label_memory, remedy
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 
 _OF_SHARES: Final = "MiB of shares"
@@ -58,9 +58,9 @@ class KnownMemory(_Memory):
     reason = Reason(
         "node(s) had GPUs of unknown memory",
         "The driver does not state the memory of the node's GPUs, as on DGX Spark and Jetson, and the pod"
-        " asks for an amount of it.",
+        " asks for an amount of it; or only ResourceSlices list them, and it asks for free memory.",
         f"Label the node with the MiB of one GPU ({MEMORY_LABEL}), which serves min-memory and memory shares,"
-        " or leave the wish out.",
+        " run an agent, which measures free memory, or leave the wish out.",
     )
 
     def applies(self, request: GpuRequest) -> bool:
@@ -85,20 +85,28 @@ class KnownMemory(_Memory):
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         totals = {uuid: slot.total_mib for uuid, slot in node.gpus}
-        which = "free memory" if totals.get(miss.device) else "memory"
-        needs = f"the pod needs {miss.needed:,} MiB"
-        return (
-            f"the {which} of {where(node, miss.device)} is not known: its driver does not state it; {needs}"
-        )
+        stated = totals.get(miss.device)
+        which = "free memory" if stated else "memory"
+        why = cause(node.info) if stated and _unmeasured(node) else "its driver does not state it"
+        gpu, needs = where(node, miss.device), f"the pod needs {miss.needed:,} MiB"
+        return f"the {which} of {gpu} is not known: {why}; {needs}"
 
     def for_operators(
         self, miss: NearestMiss, node: Node, request: GpuRequest, _fits: Callable[[NodeInfo], bool]
     ) -> str | None:
         stated = any(slot.total_mib for uuid, slot in node.gpus if uuid == miss.device)
+        if stated and _unmeasured(node):
+            step = remedy(node.info)
+            return f"have an operator {step}" if step is not None else None
         # No label states the free memory of whole GPUs.
         if stated or (request.min_free_mib and request.units):
             return None
         return f"have an operator {label_memory(node.info)}"
+
+
+def _unmeasured(node: Node) -> bool:
+    """Whether only ResourceSlices list the node's GPUs, so that nobody measures the use of their memory."""
+    return node.info.report is not None and node.info.report.from_slices
 
 
 class TotalMemory(_Memory):

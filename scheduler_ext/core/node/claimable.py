@@ -12,10 +12,10 @@ from scheduler_ext.core.dra.device import DraDevice, amounts, memory_mib
 from scheduler_ext.core.dra.device_taints import CORDONED, UNHEALTHY
 from scheduler_ext.core.dra.published import ClaimedDevice, DeviceAsk
 from scheduler_ext.core.gpu.gpu import Device
-from scheduler_ext.core.gpu.room import DeviceHoldings
+from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.intree.affinity import first_untolerated
 from scheduler_ext.core.node.holdings import Holdings
-from scheduler_ext.core.node.node import UNLIMITED, NodeInfo, Slot, Unit
+from scheduler_ext.core.node.node import UNKNOWN_FREE, UNLIMITED, NodeInfo, Slot, Unit
 from scheduler_ext.core.node.node_labels import Way
 from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX
@@ -72,7 +72,7 @@ class Claimable:
             key = (tuple(map(id, admitted)), ask.tolerations, ask.capacity)
             unit = alike.get(key)
             if unit is None:
-                unit = alike[key] = self._unit(ask, admitted, slot, here)
+                unit = alike[key] = self._unit(ask, admitted, slot, device, here)
             if unit.free and self._first_of(name) == device.uuid:
                 unit = replace(unit, first=True)
             units.append(self._named(name, unit))
@@ -125,7 +125,9 @@ class Claimable:
             self._first[name] = next(free, None)
         return self._first[name]
 
-    def _unit(self, ask: DeviceAsk, parts: Sequence[DraDevice], slot: Slot, here: DeviceHoldings) -> Unit:
+    def _unit(
+        self, ask: DeviceAsk, parts: Sequence[DraDevice], slot: Slot, device: Device, here: DeviceHoldings
+    ) -> Unit:
         """What a GPU has for an ask, without a name."""
         left, plugin = dict(self._left), here.by_plugin
         free: list[DraDevice] = []
@@ -142,7 +144,12 @@ class Claimable:
         # Of a GPU of unknown memory, the part is unknown, too.
         of_all = whole or not slot.total_mib
         part_of_gpu = 1.0 if of_all else min(1.0, round(smallest / slot.total_mib, 9))
-        return Unit("", min(count, _MOST_COPIES), smallest, smallest, slot.model, gpu_part=part_of_gpu)
+        # The memory of a partition is its own; of the GPU itself others may use some.
+        free_mib = smallest
+        if any(part.profile is None for part in free or parts):
+            room = Room.of(device.memory, here).free
+            free_mib = min(smallest, room) if device.memory.measured else UNKNOWN_FREE
+        return Unit("", min(count, _MOST_COPIES), smallest, free_mib, slot.model, gpu_part=part_of_gpu)
 
     def within_reach(self, resource: str, closed: Collection[str], sick: Collection[str]) -> int:
         """How many different devices a request can get before kube-scheduler, which knows nothing of it,

@@ -242,7 +242,7 @@ def _as_labelled(device: Device, caps: Caps, *, described: bool) -> Device:
     """A device with the memory of the labels, if that is less, or none is measured; `described`: they are
     about such GPUs."""
     most = caps.memory_mib if described else None
-    if device.memory.measured:
+    if device.memory.total_mib:
         return (
             device
             if most is None or device.memory.total_mib <= most
@@ -262,6 +262,7 @@ def _with_memory(device: Device, total_mib: int, model_name: str | None) -> Devi
         min(memory.reserved_mib, total_mib),
         min(memory.used_mib, total_mib),
         None if memory.unaccounted_mib is None else min(memory.unaccounted_mib, total_mib),
+        memory.stated,
     )
     if model_name in (None, device.model.name):
         return replace(device, memory=lower)

@@ -32,7 +32,7 @@ def remedy(info: NodeInfo) -> str | None:
     label = f"kubectl label node {info.name} {AGENT_LABEL}=true"
     if _is_kept(info):
         return f"allow the agent on {info.name}, if it may run there, with `{label} --overwrite`"
-    if info.report is None and info.agent_label == "lacks":
+    if (info.report is None or info.report.from_slices) and info.agent_label == "lacks":
         return f"bring an agent to {info.name} with `{label}`"
     pods = f"kubectl -n {_AGENT_NAMESPACE} get pods --field-selector spec.nodeName={info.name}"
     return f"see why no agent reports on {info.name}: `{pods}`, and the log of that pod"

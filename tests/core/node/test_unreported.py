@@ -136,6 +136,9 @@ def test_nothing_is_handed_out_twice_without_a_fresh_report(info: NodeInfo, requ
     assert info.freshness == "Fresh" or not request.units or request.min_free_mib == 0
 
 
+SLICES = NodeInfo("n", report=Report((device(0),), from_slices=True), agent_label="lacks")
+
+
 @pytest.mark.parametrize(
     ("info", "why", "what"),
     [
@@ -158,6 +161,9 @@ def test_nothing_is_handed_out_twice_without_a_fresh_report(info: NodeInfo, requ
             id="an agent that cannot read the GPUs",
         ),
         pytest.param(AMD, "only NVIDIA GPUs have an agent", "none", id="another vendor has no agent"),
+        pytest.param(
+            SLICES, "it has no report", "bring an agent to n with", id="ResourceSlices alone list its GPUs"
+        ),
     ],
 )
 def test_the_cause_and_the_remedy(info: NodeInfo, why: str, what: str) -> None:
@@ -166,7 +172,6 @@ def test_the_cause_and_the_remedy(info: NodeInfo, why: str, what: str) -> None:
 
 
 FRESH = silent(device(0), freshness="Fresh", agent_label="lacks")
-SLICES = NodeInfo("n", report=Report((device(0),), from_slices=True), agent_label="lacks")
 
 
 @pytest.mark.parametrize(
