@@ -35,10 +35,9 @@ def takes_new(info: NodeInfo, device: Device) -> bool:
     """Whether a pod may be sent to this GPU, now or after the node's next report: never to a sick or a
     cordoned one, nor to one that may be gone, nor to one in MIG mode without instances, which the
     device plugin does not hand out."""
-    uncut = device.mig.enabled and not device.mig.instances
-    hands_out_instances = info.report is not None and info.report.mig_strategy != "none"
-    in_use = device.healthy and not device.cordoned and not info.is_out
-    return in_use and not (uncut and hands_out_instances)
+    report = info.report
+    uncut = report is not None and report.hands_out_instances(device) and not device.mig.instances
+    return device.healthy and not device.cordoned and not info.is_out and not uncut
 
 
 def promises_memory(info: NodeInfo, device: Device) -> bool:
@@ -209,7 +208,9 @@ def instances_of(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instan
     """MIG instances by what the driver calls their GPU, and profile; `held` as `attribute` has it."""
     found: dict[tuple[str, str], Instances] = {}
     for device in info.devices:
-        usable = takes_new(info, device)
+        # Nobody hands out the instances of a GPU that pods get undivided.
+        divided = info.report is not None and info.report.hands_out_instances(device)
+        usable = divided and takes_new(info, device)
         taken = held.devices[device.uuid].instances
         for instance in device.mig.instances:
             key, size = (device.product, instance.profile), instance.size

@@ -104,7 +104,8 @@ class _Tally:
         """Take one GPU; its `instances` are held."""
         kind, slot = Kind(device.model.name, device.product), self._slots[device.uuid]
         self._gpus[kind] += 1
-        if device.mig.enabled:
+        report = self._info.report
+        if report is not None and report.hands_out_instances(device):
             held = sum(self._add_instances(device, kind, price, instances))
             # Without instances, no pod can have anything of it.
             usable = 1 - held if device.mig.instances else 0.0

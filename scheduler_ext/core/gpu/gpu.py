@@ -116,3 +116,8 @@ class Report:
     reported_at: str | None = None
     cordoned_strangers: tuple[str, ...] = ()
     from_slices: bool = False
+
+    def hands_out_instances(self, device: Device) -> bool:
+        """Whether pods get instances of the GPU instead of all of it. Under strategy none the device plugin
+        hands out a GPU in MIG mode like any other (k8s-device-plugin, internal/rm/device_map.go)."""
+        return device.mig.enabled and self.mig_strategy != "none"

@@ -240,13 +240,25 @@ class _WholeUnits:
         if self._single:
             if self._single_valid:
                 yield from (unit for name in names for unit in self._instances(device, held, name))
-        elif not device.mig.enabled or self._report.mig_strategy == "none":
+        elif not self._report.hands_out_instances(device):
             yield from (self._whole(device, held, name) for name in names)
         if device.mig.enabled and self._report.mig_strategy == "mixed":
             for profile in sorted({instance.offered_as for instance in device.mig.instances}):
                 resource = resource_from_profile(profile)
                 for name in (resource, f"{resource}.shared") if self._shared else (resource,):
                     yield from self._instances(device, held, name, profile)
+
+    def idle(self, device: Device, held: DeviceHoldings, room: Room) -> float:
+        """The part of a device that nothing holds, 0 to 1; 0 for one that pods cannot get."""
+        by_instances = self._report.hands_out_instances(device)
+        if by_instances and device.mig.instances:
+            grid = sum(instance.size for instance in device.mig.instances)
+            # By their sizes: an agent may not be able to read where they are.
+            taken = sum(each.size for each in device.mig.instances if each.uuid in held.instances)
+            return round(1 - taken / grid, 9)
+        if held.units:
+            return round(max(0, self.replicas - held.units) / self.replicas, 9)
+        return 0.0 if by_instances else round(max(0.0, room.idle - held.parts), 9)
 
     def _whole(self, device: Device, held: DeviceHoldings, name: str) -> Unit:
         """A device, or its replicas; under MPS each replica has an equal part of the memory."""
@@ -309,17 +321,6 @@ def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_per
         total_mib=device.memory.total_mib,
         share_total_mib=0 if device.mig.enabled else room.share_total,
         share_free_mib=room.free if takes_shares else -1,
-        idle=_idle(device, held, room, whole.replicas),
+        idle=whole.idle(device, held, room),
         units=tuple(whole.of(device, held)),
     )
-
-
-def _idle(device: Device, held: DeviceHoldings, room: Room, replicas: int) -> float:
-    if device.mig.enabled and device.mig.instances:
-        grid = sum(instance.size for instance in device.mig.instances)
-        # By their sizes: an agent may not be able to read where they are.
-        taken = sum(each.size for each in device.mig.instances if each.uuid in held.instances)
-        return round(1 - taken / grid, 9)
-    if held.units:
-        return round(max(0, replicas - held.units) / replicas, 9)
-    return 0.0 if device.mig.enabled else round(max(0.0, room.idle - held.parts), 9)

@@ -48,6 +48,24 @@ CUT = node(device(0, mig=sliced(("1g.10gb", 0))), device(1), report={"mig_strate
             0,
             id="unless it is held",
         ),
+        pytest.param(
+            node(
+                device(0, mig=sliced()),
+                device(1, mig=sliced(("1g.10gb", 0))),
+                report={"mig_strategy": "none"},
+            ),
+            2,
+            id="also one in MIG mode under strategy none, which its plugin hands out undivided",
+        ),
+        pytest.param(
+            node(
+                device(0, mig=sliced(("1g.10gb", 0))),
+                report={"mig_strategy": "none"},
+                pods=(bound("p", wants(1, WHOLE), devices={"main": ("GPU-0",)}),),
+            ),
+            0,
+            id="unless a pod has it, whatever instances it has",
+        ),
         pytest.param(replace(FOUR, pods=HELD), 1, id="less those that are held, on a known GPU or not"),
         pytest.param(replace(FOUR, freshness="Missing"), 0, id="none of a node whose agent is missing"),
         pytest.param(replace(LABELLED, allocatable={WHOLE: 2}), 2, id="no more than its plugin offers"),
