@@ -19,6 +19,12 @@ JOBS = f"/apis/batch/v1/namespaces/{PLACEHOLDERS}/jobs"
 PODS = f"/api/v1/namespaces/{PLACEHOLDERS}/pods"
 WHOLE = "nvidia.com/gpu"
 TYPE = "node.kubernetes.io/instance-type"
+RESTRICTED: Json = {
+    "allowPrivilegeEscalation": False,
+    "runAsNonRoot": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 # Sooner than on the page, and for a shorter time.
 SWITCH, SOON = "placeholders: {enabled: true}", "placeholders: {enabled: true, after: 0s, ttl: 20s}"
 
@@ -91,17 +97,30 @@ def test_no_node_takes_a_placeholder_and_it_goes_when_its_pod_is_placed(workload
     eventually(lambda: not workload.api.items(JOBS), "the placeholder is gone")
 
 
-def test_the_namespace_admits_little(workload: Workload) -> None:
-    """A stolen token of the extender could create a Job there, and none with a privileged pod."""
+@pytest.mark.parametrize(
+    ("spec", "security", "refusal"),
+    [
+        pytest.param({}, {"runAsNonRoot": False}, "violates PodSecurity", id="a pod that may run as root"),
+        pytest.param(
+            {"priorityClassName": "system-cluster-critical"}, {}, "other-priorities", id="a system priority"
+        ),
+        pytest.param({}, {}, "other-priorities", id="the default priority"),
+    ],
+)
+def test_the_namespace_admits_little(workload: Workload, spec: Json, security: Json, refusal: str) -> None:
+    """A stolen token of the extender could create a Job there, and none with other pods than placeholders."""
     api = workload.api.as_user(workload.installation.active().token("extender"))
-    container: Json = {"name": "c", "image": "i", "securityContext": {"privileged": True}}
-    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    job = {"metadata": {"name": "privileged"}, "spec": {"template": template}}
-    api.create(JOBS, job)
+    container: Json = {"name": "c", "image": "i", "securityContext": RESTRICTED | security}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container], **spec}}
+    job = api.create(JOBS, {"metadata": {"name": "stolen"}, "spec": {"template": template}})
     events = f"/apis/events.k8s.io/v1/namespaces/{PLACEHOLDERS}/events"
-    eventually(
-        lambda: any("violates PodSecurity" in each["note"] for each in workload.api.items(events)),
-        "its pod is refused",
-    )
+
+    def is_refused() -> bool:
+        found = [
+            each for each in workload.api.items(events) if each["regarding"]["uid"] == job["metadata"]["uid"]
+        ]
+        return any(refusal in each["note"] for each in found)
+
+    eventually(is_refused, "its pod is refused")
     assert workload.api.items(PODS) == []
-    api.delete(f"{JOBS}/privileged")
+    api.delete(f"{JOBS}/stolen")
