@@ -66,6 +66,14 @@ class TestReserve:
         locked.cache.forget(KEY, "n")
         assert locked.reserve(P, "n") == "Insufficient GPU memory on one device"
 
+    def test_room_that_a_gang_still_waits_for_takes_no_gpu_from_pods_with_a_place(self) -> None:
+        """However they are sorted: the planner gave the places beside that room."""
+        locked = built()
+        for pod in (P.pod, replace(Q.pod, expected=True), R.pod):
+            locked.cache.plan(pod, "n", math.inf)
+        assert reserved(locked, P).devices.keys() == {"main"}
+        assert reserved(locked, R).devices.keys() == {"main"}
+
     def test_an_init_container_has_its_gpu_in_the_intent(self) -> None:
         """Beside its sidecar the pod requests more than its app: the promise has that amount."""
         locked = built()

@@ -90,11 +90,12 @@ def place_nominated(info: NodeInfo, sizing: Sizing) -> NodeInfo:
 
 
 def place_planned(info: NodeInfo, sizing: Sizing) -> NodeInfo:
-    """The node with a GPU for each share of its planned pods, also where another extender has chosen it."""
+    """The node with a GPU for each share of its planned pods, also where another extender has chosen it. Room
+    that is held for a gang comes last: a pod with a place may use it."""
     if all(pod.request.shares is None or pod.devices for pod in info.planned):
         return info
     placed = [pod for pod in info.planned if pod.devices]
-    for pod in sorted(info.planned, key=lambda pod: (-pod.priority, pod.uid)):
+    for pod in sorted(info.planned, key=lambda pod: (pod.expected, -pod.priority, pod.uid)):
         if not pod.devices:
             found = place(replace(info, nominated=(), planned=tuple(placed)), pod.request, sizing)
             placed.append(pod if isinstance(found, str) else replace(pod, devices=found.devices))
