@@ -15,7 +15,7 @@ from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.intree.resource_fit import shortages
 from scheduler_ext.core.node.node import Node, NodeState
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
-from scheduler_ext.core.request.resource_names import MIG_PREFIX
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, vendor_of
 
 OWN_GANG = "the pod's own gang"
 _REMEMBERED = 65_536
@@ -93,9 +93,10 @@ def nearest_first(
     ones, the nearest is an amount that others hold, then a state that ends by itself (a change in progress, a
     late report), then a mismatch of the node (kube-scheduler's), then one of its GPUs (the extender's), each
     ordered by the position of the filter, and last an amount that the node does not even have when empty. Of
-    amounts, sizes and versions the smallest missing part is nearest; of equal ones a node with MIG instances
-    or for memory shares if the pod requests them, the most frequent reason, then a node that an administrator
-    does not keep without an agent, then the first name. `decision` is about these nodes; `ours` are resources
+    amounts, sizes and versions the smallest missing part is nearest; of equal ones a node with GPUs of the
+    requested vendor, then one with MIG instances or for memory shares if the pod requests them, the most
+    frequent reason, then a node that an administrator does not keep without an agent, then the first name.
+    `decision` is about these nodes; `ours` are resources
     that kube-scheduler leaves to the extender; `known` is kept between calls about the same nodes."""
     assert isinstance(decision.request, GpuRequest)
     stages: dict[_Stage, list[Refused]] = {}
@@ -105,6 +106,7 @@ def nearest_first(
         stages.setdefault(_stage(each, decision), []).append(each)
     of_mig = any(ask.profile is not None for ask in decision.request.units)
     of_shares = decision.request.shares is not None
+    vendors = {vendor for ask in decision.request.units if (vendor := vendor_of(ask.resource)) is not None}
     found: list[Refused] = []
     for stage in sorted(stages, reverse=True):
         if len(found) >= most:
@@ -117,6 +119,7 @@ def nearest_first(
             zip(lacks, near, strict=True),
             key=lambda pair: (
                 pair[0],
+                bool(vendors) and vendors.isdisjoint(each.model.vendor for each in pair[1].node.state.slots),
                 of_mig and not _has_mig(pair[1].node),
                 of_shares and not pair[1].node.info.share_node,
                 -counts[pair[1].reason],

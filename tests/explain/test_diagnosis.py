@@ -16,6 +16,7 @@ from tests.extender.preempting import on_gpu, on_share, share_node, whole_node
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
 
 WHOLE = "nvidia.com/gpu"
+AMD = "amd.com/gpu"
 ONE_G = "nvidia.com/mig-1g.10gb"
 ABOVE_16_GB: Json = {
     "nodeSelectorTerms": [
@@ -40,10 +41,10 @@ def secret(held: Json) -> Json:
     return held
 
 
-def stopped(name: str, capacity: int) -> Json:
+def stopped(name: str, capacity: int, resource: str = WHOLE, labels: dict[str, str] | None = None) -> Json:
     """A node whose device plugin has stopped: the kubelet withholds its devices."""
-    held = node(name, {WHOLE: "0"})
-    held["status"]["capacity"] = held["status"]["capacity"] | {WHOLE: str(capacity)}
+    held = node(name, {resource: "0"}, labels=labels)
+    held["status"]["capacity"] = held["status"]["capacity"] | {resource: str(capacity)}
     return held
 
 
@@ -285,6 +286,19 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
                 "plugin has registered there"
             ],
             id="GPUs by labels, and no device plugin",
+        ),
+        pytest.param(
+            pod("p", {AMD: "1"}),
+            [
+                *whole_node("a", "x"),
+                stopped("b", 8, AMD, {"amd.com/gpu.product-name": "AMD_Instinct_MI300X"}),
+            ],
+            "b has 0 of 1 amd.com/gpu free: its device plugin offers 0 of 8 by allocatable and capacity",
+            [
+                "No node offers amd.com/gpu; they offer nvidia.com/gpu (on 1 node)",
+                "Have an operator see to b: its device plugin offers 0 of 8 by allocatable and capacity",
+            ],
+            id="the device plugin of the requested vendor has stopped, and another vendor has a node",
         ),
         pytest.param(
             pod("p", {WHOLE: "1"}),
