@@ -251,6 +251,9 @@ INSTANCE_TYPE_ROWS: tuple[InstanceTypeRow, ...] = (
     InstanceTypeRow(r"gpu-mi355x\d-\d+gb(-.+)?", "MI355X"),
 )
 
+# Devices that one AMD GPU is seen as, by compute partition mode; spx is the whole GPU.
+AMD_PARTITIONS: Mapping[str, int] = {"dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
+
 AMD_DEVICES: Mapping[str, str] = {
     "738c": "MI100",
     "738e": "MI100",

@@ -5,9 +5,11 @@ Sources: on-demand list prices of one GPU's part of a machine, in the cheapest U
 Compute Engine or Azure, autumn 2025, rounded. Where an older GPU costs more than a newer one with as much
 memory and more compute (V100, P100, K80), the value is lowered to that of the newer one."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 from scheduler_ext.core.gpu.mig_geometry import slice_memory_mib
+from scheduler_ext.core.gpu.model_table import AMD_PARTITIONS
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 
 VALUES: dict[str, float] = {
@@ -70,6 +72,8 @@ for _name, _value in VALUES.items():
     _FAMILIES[_family] = min(_value, _FAMILIES.get(_family, _value))
 # Of a GPU that is not in the table: by its memory, as most cards of the table between T4 and A100 cost.
 _VALUE_PER_GIB = 0.04
+# As core.node.estimate names the devices into which an AMD GPU is divided: MI300X-CPX-NPS4.
+_AMD_PARTITION = re.compile(f"(?P<gpu>.+)-(?P<mode>{'|'.join(AMD_PARTITIONS).upper()})(-NPS[0-9])?")
 # Without a known memory: about that of the middle of the table.
 _UNKNOWN = 1.5
 
@@ -87,6 +91,9 @@ def value_of(model: GpuModel, configured: Mapping[str, float]) -> float:
     for known in (configured, VALUES, _FAMILIES):
         if (value := known.get(whole.name) or known.get(whole.family)) is not None:
             return value
+    if (partition := _AMD_PARTITION.fullmatch(model.name)) is not None:
+        gpu = canonical_model(partition["gpu"], vendor=model.vendor)
+        return value_of(gpu, configured) / AMD_PARTITIONS[partition["mode"].lower()]
     return model.memory_mib / 1024 * _VALUE_PER_GIB if model.memory_mib else _UNKNOWN
 
 

@@ -10,7 +10,12 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Literal, TypeAlias
 
-from scheduler_ext.core.gpu.model_table import AMD_DEVICES, INSTANCE_TYPE_ROWS, InstanceTypeRow
+from scheduler_ext.core.gpu.model_table import (
+    AMD_DEVICES,
+    AMD_PARTITIONS,
+    INSTANCE_TYPE_ROWS,
+    InstanceTypeRow,
+)
 from scheduler_ext.core.gpu.models import canonical_model, is_display
 
 Labels = Mapping[str, str]
@@ -121,8 +126,6 @@ _SETTLED_UPGRADES = ("", "upgrade-done", "upgrade-required")
 _AMD_PARTITION_LABELS = ("amd.com/gpu.compute-memory-partition", "amd.com/compute-memory-partition")
 # What libdrm says of a GPU that it does not know (AMD GPU Operator, release notes).
 _AMD_UNNAMED = "AMD_Radeon_Graphics"
-# Devices that one AMD GPU is seen as, by compute partition mode; spx is the whole GPU.
-_AMD_PARTITIONS = {"dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
 
 _SIZE = re.compile(r"([0-9]{1,9})([MGT])(?:i?B)?", re.IGNORECASE)
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
@@ -282,7 +285,7 @@ def _sized_mib(text: str) -> int | None:
 def amd_partitions(labels: Labels) -> tuple[str, int]:
     """Return the AMD partition mode that cuts each GPU ("cpx_nps4") and into how many; ("", 1) if none."""
     mode = next((labels[label] for label in _AMD_PARTITION_LABELS if labels.get(label)), "").lower()
-    count = _AMD_PARTITIONS.get(mode.partition("_")[0])
+    count = AMD_PARTITIONS.get(mode.partition("_")[0])
     return (mode, count) if count is not None else ("", 1)
 
 

@@ -15,6 +15,8 @@ from scheduler_ext.core.gpu.value_table import VALUES, value_of
         pytest.param("NVIDIA-H100", {}, 6.9, id="a family without a size has that of its cheapest member"),
         pytest.param("NVIDIA-A100", {}, 2.7, id="so do GPUs of several sizes"),
         pytest.param("H100-80GB-MIG-1G.10GB", {}, 6.9, id="a MIG instance has that of its whole GPU"),
+        pytest.param("MI300X-CPX-NPS4", {}, 0.75, id="an eighth of an AMD GPU has an eighth of its value"),
+        pytest.param("MI300X-DPX-NPS1", {"MI300X": 4.0}, 2.0, id="also of a configured one"),
         pytest.param("NVIDIA GeForce RTX 3090", {}, 0.96, id="others are valued by their memory"),
         pytest.param("Something New", {}, 1.5, id="unknown ones are in the middle"),
         pytest.param("Tesla T4", {"T4": 3.0}, 3.0, id="a configured value replaces the table's"),
