@@ -89,7 +89,7 @@ class GangWrites:
         self._retry = Retry(transport.server, Backoff(), probes=False)
         self._asked: dict[str, _Asked] = {}
         # What was handed to the writer about gangs that wait, and when.
-        self._told: dict[GangKey, tuple[Remembered | None, float]] = {}
+        self._told: dict[GangKey, tuple[Remembered, float]] = {}
         # When the removal of gates failed.
         self._failed_at: dict[GangKey, float] = {}
         self.own = OwnWrites()
@@ -195,7 +195,9 @@ class GangWrites:
 
     def _withdrawn(self, step: _Step) -> list[Write]:
         """The nominations that go. The deadline of a gang that has begun stays; to another one nothing is
-        promised any more."""
+        promised any more. Its condition stays and says so: with the only condition that anybody applied to a
+        gated pod, the API server would remove those that it made itself (PodScheduled), which the admission
+        policy refuses."""
         writes = []
         for uid in step.decisions.withdraw:
             pod = step.found.pods[uid]
@@ -204,7 +206,8 @@ class GangWrites:
                 gang = step.gangs[uid]
                 until = pod.deadline if gang.has_begun else None
                 self.own.placed(uid, None, until)
-                writes.append(Write(pod, None, _notes("", gang), deadline=until))
+                known = Remembered() if until is None else None
+                writes.append(Write(pod, None, _notes("", gang), False, until, known))
         return writes
 
     def _nominated(self, step: _Step) -> list[Write]:
@@ -236,7 +239,7 @@ class GangWrites:
                 continue
             known = step.decisions.remembered(gang.key)
             carrier, told = pods[_carrier(gang)], self._told.get(gang.key)
-            if carrier.remembered == known or (told is not None and told[0] == known):
+            if (carrier.remembered or Remembered()) == known or (told is not None and told[0] == known):
                 continue
             self._told[gang.key] = known, step.now
             writes.append(Write(carrier, None, _notes("", gang), remembered=known))

@@ -87,10 +87,9 @@ class Decisions(Generic[T]):
     keeping: Mapping[GangKey, Keeping] = field(default_factory=dict)
     failures: Mapping[GangKey, Failure] = field(default_factory=dict)
 
-    def remembered(self, key: GangKey) -> Remembered | None:
-        """What the next planner has to know of a gang; None: nothing."""
-        found = Remembered(self.failures.get(key), self.keeping.get(key))
-        return found if found != Remembered() else None
+    def remembered(self, key: GangKey) -> Remembered:
+        """What the next planner has to know of a gang."""
+        return Remembered(self.failures.get(key), self.keeping.get(key))
 
     @property
     def in_line(self) -> tuple[int, float] | None:

@@ -127,6 +127,27 @@ def test_a_new_extender_knows_why_the_last_start_failed(planned: Planned) -> Non
     assert (planned.gated(), planned.places()) == ({"c", "d"}, {})
 
 
+def test_a_withdrawn_nomination_leaves_a_condition_without_a_deadline(planned: Planned) -> None:
+    """Without it, the API server would remove the conditions that it made itself from a gated pod."""
+    planned.add_nodes("n1")
+    later = time.time() + 100
+    for name, place in (("a", "n1"), ("b", "n2")):
+        kept = f'{{"node":"{place}","until":"{time_text(later)}"}}'
+        status = started(later) | {"nominatedNodeName": place}
+        planned.add(name, annotations={f"{OURS}planned": kept}, status=status)
+    planned.extender(GANGS)
+
+    def said(name: str) -> list[str]:
+        written = [
+            json.loads(each.body)["status"]
+            for each in planned.server.log.all(writes(PODS, "PATCH"))
+            if each.path.endswith(f"/{name}/status")
+        ]
+        return [each["status"] for status in written for each in status["conditions"]]
+
+    eventually(lambda: {*said("a")} == {*said("b")} == {"False"})
+
+
 def test_a_new_extender_knows_since_when_places_are_kept(planned: Planned) -> None:
     planned.add_nodes("n1", "n2")
     planned.server.store.put(PODS, pod("r", {WHOLE: "1"}, on="n2"))
