@@ -12,6 +12,7 @@ from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.node.offered_instances import withheld
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
@@ -33,11 +34,9 @@ class DeviceUsage:
 
 def takes_new(info: NodeInfo, device: Device) -> bool:
     """Whether a pod may be sent to this GPU, now or after the node's next report: never to a sick or a
-    cordoned one, nor to one that may be gone, nor to one in MIG mode without instances, which the
-    device plugin does not hand out."""
-    report = info.report
-    uncut = report is not None and report.hands_out_instances(device) and not device.mig.instances
-    return device.healthy and not device.cordoned and not info.is_out and not uncut
+    cordoned one, nor to one that may be gone, nor to one that its MIG layout withholds."""
+    in_use = device.healthy and not device.cordoned and not info.is_out
+    return in_use and device.uuid not in withheld(info)
 
 
 def promises_memory(info: NodeInfo, device: Device) -> bool:

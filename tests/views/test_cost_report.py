@@ -20,6 +20,7 @@ HOUR = 3600
 CONFIG = Configuration()
 NOW = 1_800_000_000.0
 # An A100-80GB is worth 3.4, an H100-80GB 6.9, a T4 0.5.
+FREE_MIG = {"enabled": True, "instances": [{"uuid": "MIG-1", "profile": "1g.10gb"}]}
 MIG = {
     "enabled": True,
     "instances": [
@@ -75,6 +76,11 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
             [gpu_node("n", [gpu(0, mig={"enabled": True})], migStrategy="single")],
             {"unavailable": 3.4, "total": 3.4},
             id="a GPU in MIG mode without instances is unavailable",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0, mig=FREE_MIG), gpu(1)], migStrategy="single")],
+            {"unavailable": 6.8, "total": 6.8},
+            id="so are all of a layout that strategy single does not hand out",
         ),
         pytest.param(
             [

@@ -354,7 +354,15 @@ class Node:
         if self.info.report is None:
             return max(0, min(self.state.gpus - ceil(self.state.adrift), self._whole_left()))
         closed = {device.uuid for device in self.info.devices if device.cordoned}
-        free = [slot for uuid, slot in self.gpus if slot.healthy and slot.idle == 1 and uuid not in closed]
+        free = [
+            slot
+            for uuid, slot in self.gpus
+            if slot.healthy
+            and slot.idle == 1
+            and uuid not in closed
+            # Of some MIG layouts the device plugin hands out nothing; shares need none.
+            and (slot.units or (self.state.takes_shares and slot.share_free_mib >= 0))
+        ]
         left = len(free) - ceil(self.state.adrift)
         if self.info.takes_unreported or not self.state.takes_shares:
             whole = sum(slot.is_whole for slot in free)

@@ -27,6 +27,20 @@ def as_offered(report: Report, allocatable: Mapping[str, int] | None) -> Report:
     return replace(report, devices=tuple(_offered(device, merged) for device in report.devices))
 
 
+def withheld(info: NodeInfo) -> frozenset[str]:
+    """The GPUs, by UUID, of which the device plugin hands out nothing for their MIG layout: `layout_problem`.
+    Memory shares need no device plugin."""
+    report = info.report
+    if report is None or report.mig_strategy == "none":
+        return frozenset()
+    cut = [each for each in report.devices if each.mig.enabled]
+    if report.mig_strategy == "single" and cut and not info.share_node:
+        alike = {each.offered_as for device in cut for each in device.mig.instances}
+        if len(alike) > 1 or len(cut) < len(report.devices):
+            return frozenset(device.uuid for device in report.devices)
+    return frozenset(device.uuid for device in cut if not device.mig.instances)
+
+
 def layout_problem(info: NodeInfo) -> str | None:
     """What is wrong with the MIG layout of a node, so that its device plugin hands out nothing of some GPUs,
     or of all; None if nothing is known to be. Source: k8s-device-plugin, NewDeviceMap. GPU Feature Discovery

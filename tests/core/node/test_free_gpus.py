@@ -33,6 +33,7 @@ LABELLED = labelled("NVIDIA-A100-SXM4-80GB")
 HELD = (bound("p", wants(3, WHOLE)),)
 SILENT: dict[str, Any] = {"freshness": "Missing", "by_allocatable": True}
 SLICES = Estimate("nvidia", canonical_model("A10"), 2, sharing_strategy="time-slicing", replicas=4)
+UNCUT = node(device(0, mig=sliced()), device(1), report={"mig_strategy": "single"})
 CUT = node(device(0, mig=sliced(("1g.10gb", 0))), device(1), report={"mig_strategy": "mixed"})
 
 
@@ -82,6 +83,16 @@ CUT = node(device(0, mig=sliced(("1g.10gb", 0))), device(1), report={"mig_strate
             replace(CUT, allocatable={WHOLE: 0, ONE_G: 1}, **SILENT),
             1,
             id="but a partitioned one, which is handed out in instances",
+        ),
+        pytest.param(
+            node(*CUT.devices, report={"mig_strategy": "single"}, allocatable={WHOLE: 0}),
+            0,
+            id="none of a node where strategy single hands out nothing",
+        ),
+        pytest.param(
+            replace(UNCUT, allocatable={SHARE: 9}, share_node=True),
+            1,
+            id="but the whole ones for shares, which need no device plugin",
         ),
         pytest.param(
             NodeInfo("n", estimate=SLICES, allocatable={SHARED: 5}),
