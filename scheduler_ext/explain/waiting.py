@@ -125,7 +125,8 @@ class Waiting:
         kube-scheduler asked), `fits` (the number of nodes that it fits on; None if unknown), `reason` (of
         the node that is nearest to a fit; until that is known, the most frequent reason of the last
         filter), `nearest` (a sentence, or None), `commonest` (the `reason` that refuses most, its number of
-        `nodes`, `of` all; or None), `nominated` (the node where it waits for others to leave)."""
+        `nodes`, `of` all; or None), `refusals` (the number of nodes by reason, once they are known),
+        `nominated` (the node where it waits for others to leave)."""
         return self._listed(_AT_ONCE_S)
 
     def _listed(self, at_once_s: float) -> list[dict[str, Any]]:
@@ -215,6 +216,7 @@ class Waiting:
             "reason": reason,
             "nearest": text,
             "commonest": commonest,
+            "refusals": dict(told["counts"]) if commonest is not None and told is not None else {},
             "nominated": waiting.nominated_node,
         }
 

@@ -57,6 +57,7 @@ def test_each_is_shown_with_its_reason_and_the_nearest_node() -> None:
         "nearest": "n GPU 0 is 36,272 MiB short (needs 50,000, has 13,728); would fit if pod default/x "
         "(priority 0) left",
         "commonest": {"reason": "Insufficient GPU memory on one device", "nodes": 1, "of": 1},
+        "refusals": {"Insufficient GPU memory on one device": 1},
         "nominated": None,
     }
 

@@ -50,7 +50,14 @@ def line(**fields: Any) -> dict[str, Any]:
         "priority": 0,
         "asks": "8 × nvidia.com/gpu",
     }
-    unknown = {"nearest": None, "commonest": None, "fits": None, "since": None, "nominated": None}
+    unknown = {
+        "refusals": {},
+        "nearest": None,
+        "commonest": None,
+        "fits": None,
+        "since": None,
+        "nominated": None,
+    }
     return plain | {"reason": "not looked at yet", "filters": 0} | unknown | fields
 
 

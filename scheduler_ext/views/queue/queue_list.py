@@ -125,8 +125,7 @@ def _item(position: int, row: Waiting, line: Mapping[str, Any] | None, now: floa
         "waitingSeconds": max(0, round(now - min(created))) if created else None,
         "stateSince": time_text(entry.since) if entry is not None and entry.since else None,
         "reason": _reason(row, entry, line),
-        # Of a gang, those of the first member without a place.
-        "refusals": next((dict(each.refusals) for each in row.entries if each.refusals), {}),
+        "refusals": _refusals(row, line),
     }
 
 
@@ -171,6 +170,14 @@ def _reason(row: Waiting, entry: Entry | None, line: Mapping[str, Any] | None) -
         return str(line["nearest"] or line["reason"])
     meaning = state.meaning.rstrip(".")
     return meaning[0].lower() + meaning[1:]
+
+
+def _refusals(row: Waiting, line: Mapping[str, Any] | None) -> dict[str, int]:
+    """The plan's, of a gang those of the first member without a place; else those of the pod's explanation."""
+    planned = next((dict(each.refusals) for each in row.entries if each.refusals), None)
+    if planned is not None:
+        return planned
+    return dict(line["refusals"]) if line is not None and row.state in _BY_LINE else {}
 
 
 def _start(estimate: Estimate | None, at: float) -> dict[str, Any]:

@@ -311,7 +311,7 @@ class TestStarts:
 
     def test_an_estimate_that_is_older_than_the_reason_is_not_shown_beside_it(self) -> None:
         source = Followed(cluster(waits("w"), FIRST))
-        line = {"uid": "uid-w", "fits": 1, "nearest": FITS_NOW, "reason": ""}
+        line = {"uid": "uid-w", "fits": 1, "nearest": FITS_NOW, "reason": "", "refusals": {}}
         estimates = StartEstimates(source, CONFIG, 60.0, monotonic=lambda: 0.0)
         view = QueueView(source, lambda: [line], estimates)
         assert start(view.listed(None, time.time()), "w")["unknown"] is None
