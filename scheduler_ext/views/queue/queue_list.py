@@ -173,7 +173,7 @@ def _reason(row: Waiting, entry: Entry | None, line: Mapping[str, Any] | None) -
 
 
 def _refusals(row: Waiting, line: Mapping[str, Any] | None) -> dict[str, int]:
-    """The plan's, of a gang those of the first member without a place; else those of the pod's explanation."""
+    """The plan's, of a gang those of the first member without a place; else those of its explanation."""
     planned = next((dict(each.refusals) for each in row.entries if each.refusals), None)
     if planned is not None:
         return planned
