@@ -50,7 +50,7 @@ def line(**fields: Any) -> dict[str, Any]:
         "priority": 0,
         "asks": "8 × nvidia.com/gpu",
     }
-    unknown = {
+    unknown: dict[str, Any] = {
         "refusals": {},
         "nearest": None,
         "commonest": None,

@@ -58,7 +58,7 @@ class KnownMemory(_Memory):
     reason = Reason(
         "node(s) had GPUs of unknown memory",
         "The driver does not state the memory of the node's GPUs, as on DGX Spark and Jetson, and the pod"
-        " asks for an amount of it; or only ResourceSlices list them, and it asks for free memory.",
+        " asks for an amount of it; or only ResourceSlices list them, and it asks for memory that is free.",
         f"Label the node with the MiB of one GPU ({MEMORY_LABEL}), which serves min-memory and memory shares,"
         " run an agent, which measures free memory, or leave the wish out.",
     )
