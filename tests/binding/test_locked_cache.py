@@ -66,13 +66,26 @@ class TestReserve:
         locked.cache.forget(KEY, "n")
         assert locked.reserve(P, "n") == "Insufficient GPU memory on one device"
 
-    def test_room_that_a_gang_still_waits_for_takes_no_gpu_from_pods_with_a_place(self) -> None:
+    @pytest.mark.parametrize("devices", [{}, {"main": ("g0",)}], ids=["of no gpu yet", "of a gpu"])
+    def test_room_that_a_gang_still_waits_for_takes_no_gpu_from_pods_with_a_place(
+        self, devices: dict[str, tuple[str, ...]]
+    ) -> None:
         """However they are sorted: the planner gave the places beside that room."""
         locked = built()
-        for pod in (P.pod, replace(Q.pod, expected=True), R.pod):
+        for pod in (P.pod, replace(Q.pod, expected=True, devices=devices), R.pod):
             locked.cache.plan(pod, "n", math.inf)
         assert reserved(locked, P).devices.keys() == {"main"}
         assert reserved(locked, R).devices.keys() == {"main"}
+
+    def test_a_pod_keeps_its_place_for_a_second_try(self) -> None:
+        """Its first Binding is refused, for example because the pod has changed."""
+        locked = built()
+        for pod in (P.pod, replace(Q.pod, expected=True), replace(R.pod, expected=True)):
+            locked.cache.plan(pod, "n", math.inf)
+        locked.withdraw(reserved(locked, P))
+        assert reserved(locked, P).devices.keys() == {"main"}
+        locked.cache.forget(KEY, "n")
+        assert reserved(locked, P).devices.keys() == {"main"}
 
     def test_an_init_container_has_its_gpu_in_the_intent(self) -> None:
         """Beside its sidecar the pod requests more than its app: the promise has that amount."""

@@ -210,9 +210,11 @@ class Ledger:
             self._touch(node, Cause.REPORT)
 
     def assume(self, intent: Intent, node: str) -> None:
-        """A Binding of the pod to the node is about to be posted: Assume."""
+        """A Binding of the pod to the node is about to be posted: Assume. A place that is kept there stays:
+        after a Binding that failed, the pod may still use room that is kept for others."""
         if not self.has_ended(intent.uid):
-            self.unplan(intent.uid)
+            if (place := self._kept.of(intent.uid)) is not None and place.node != node:
+                self.unplan(intent.uid)
             self._account(node).assumed[intent.key] = intent
             self._promised_on.setdefault(intent.uid, set()).add(node)
             self._touch(node, Cause.POD)

@@ -97,6 +97,7 @@ def place_planned(info: NodeInfo, sizing: Sizing) -> NodeInfo:
     placed = [pod for pod in info.planned if pod.devices]
     for pod in sorted(info.planned, key=lambda pod: (pod.expected, -pod.priority, pod.uid)):
         if not pod.devices:
-            found = place(replace(info, nominated=(), planned=tuple(placed)), pod.request, sizing)
+            beside = tuple(each for each in placed if pod.expected or not each.expected)
+            found = place(replace(info, nominated=(), planned=beside), pod.request, sizing)
             placed.append(pod if isinstance(found, str) else replace(pod, devices=found.devices))
     return replace(info, planned=tuple(sorted(placed, key=lambda pod: pod.uid)))
