@@ -207,7 +207,7 @@ def instances_of(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instan
     """MIG instances by what the driver calls their GPU, and profile; `held` as `attribute` has it."""
     found: dict[tuple[str, str], Instances] = {}
     for device in info.devices:
-        # Nobody hands out the instances of a GPU that pods get undivided.
+        # The instances of a GPU that pods get undivided are not handed out.
         divided = info.report is not None and info.report.hands_out_instances(device)
         usable = divided and takes_new(info, device)
         taken = held.devices[device.uuid].instances

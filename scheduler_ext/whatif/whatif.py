@@ -139,7 +139,7 @@ class WhatIf:
         return Counter(each.reason for each in self._refused(asker, among))
 
     def _refused(self, asker: Asker, among: Collection[str] | None) -> Iterator[Refused]:
-        """Nodes none of which takes the pod."""
+        """Nodes that all refuse the pod."""
         codes = self._decide(asker.request).verdict[self.snapshot.state_of[:-1]].tolist()
         in_tree = self.in_tree.refused(asker.needs)
         for name, code in zip(self.infos, codes, strict=True):

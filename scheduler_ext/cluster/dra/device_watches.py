@@ -43,7 +43,7 @@ class DeviceWatches(Background):
         self._changed = changed
         self._known = False
         self._problem: str | None = None
-        # What is told of other versions.
+        # The warning about other versions.
         self._others: str | None = None
         self._paths: Mapping[str, str] = {}
         self.reflectors: tuple[Reflector[Any], ...] = ()

@@ -105,7 +105,7 @@ class KnownMemory(_Memory):
 
 
 def _unmeasured(node: Node) -> bool:
-    """Whether only ResourceSlices list the node's GPUs, so that nobody measures the use of their memory."""
+    """Whether only ResourceSlices list the node's GPUs, so that the use of their memory is not measured."""
     return node.info.report is not None and node.info.report.from_slices
 
 

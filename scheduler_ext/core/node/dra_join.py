@@ -72,7 +72,7 @@ def _listed(uuid: str, index: int, parts: Sequence[DraDevice]) -> Device:
         product=described.product,
         model=model,
         compute_capability=described.compute_capability or model.compute_capability,
-        # Nobody measures its use.
+        # Its use is not measured.
         memory=Memory(total, stated=total > 0),
         mig=Mig(bool(instances), geometry=geometry, instances=instances),
         pci_bus_id=described.pci_bus_id,

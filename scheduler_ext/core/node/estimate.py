@@ -113,7 +113,7 @@ def _model(labels: Labels, machine: InstanceTypeRow | None) -> GpuModel | None:
     model = canonical_model(product, vendor=vendor, memory_mib=node_labels.memory_mib(labels, vendor))
     of_machine = canonical_model(machine.model) if machine is not None else model
     if model.name == model.family == of_machine.family:
-        # Azure and DigitalOcean name a family, in a size that the machine tells.
+        # Azure and DigitalOcean name a family, in the size of the machine type.
         model = of_machine
     partition, _ = node_labels.amd_partitions(labels)
     if partition and model.vendor == "amd":

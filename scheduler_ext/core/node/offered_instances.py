@@ -28,7 +28,7 @@ def as_offered(report: Report, allocatable: Mapping[str, int] | None) -> Report:
 
 
 def withheld(info: NodeInfo) -> frozenset[str]:
-    """The GPUs, by UUID, of which the device plugin hands out nothing for their MIG layout: `layout_problem`.
+    """The GPUs, by UUID, that the device plugin does not hand out for their MIG layout: `layout_problem`.
     Memory shares need no device plugin."""
     report = info.report
     if report is None or report.mig_strategy == "none":

@@ -43,7 +43,7 @@ class Scene(Generic[T]):
     """The cluster at one time: pods on nodes are on `cluster`, and so are nominations by others, but those of
     the planner are not. `running` are the pods on nodes that may be waited for or evicted. The evictions of
     late gangs in `refused` were refused a short time ago. `failures` are those of former steps. `refusals`
-    counts nodes, of these or all, that refuse a pod now, by reason; None: nobody reads that."""
+    counts nodes, of these or all, that refuse a pod now, by reason; None: not read."""
 
     cluster: Draining[T]
     running: Sequence[Running]
