@@ -12,8 +12,10 @@ T = TypeVar("T")
 # The nominations of a gang are written before its gates go, all with one deadline. When they go, it may be so
 # much of its time earlier than from then on.
 _EARLIER = 0.25
-# The longest time in seconds that the write of a nomination takes, in a large gang.
+# The longest time in seconds that the write of a nomination takes, in a large gang, and the time until the
+# planner has seen all of them, on a busy machine.
 _WRITE_S = 0.02
+_SEEN_S = 5.0
 # Deadlines are written in whole seconds.
 _ROUNDED_S = 1.0
 
@@ -34,7 +36,7 @@ class DeadlinePolicy:
         written, and is later for a gang whose nominations need long."""
         seconds = self.seconds(gang)
         least = now + (1 - _EARLIER) * seconds
-        latest = least + max(_EARLIER * seconds, _WRITE_S * len(gang.joining))
+        latest = least + max(_EARLIER * seconds, _SEEN_S + _WRITE_S * len(gang.joining))
         written = [member.deadline for member in gang.joining if member.deadline is not None]
         usable = [until for until in written if least <= until <= latest + _ROUNDED_S]
         return max(usable, default=latest)

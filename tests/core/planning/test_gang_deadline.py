@@ -31,11 +31,18 @@ def of(*states: tuple[MemberState, float | None], size: int = 2, **more: Any) ->
         pytest.param(of((GATED, 1050.0), (GATED, None)), 1050.0, id="as on members that are written"),
         pytest.param(of((GATED, 1044.0), (GATED, 1050.0)), 1050.0, id="one that leaves time to start"),
         pytest.param(of((GATED, 1062.0), (GATED, None)), 1060.0, id="not one of another origin"),
-        pytest.param(of(*[(GATED, None)] * 1000, size=1000), 1065.0, id="later if many are to be written"),
+        pytest.param(of(*[(GATED, None)] * 1000, size=1000), 1070.0, id="later if many are to be written"),
     ],
 )
 def test_all_members_of_a_gang_get_one_deadline(whole: Gang[Ask], expected: float) -> None:
     assert POLICY.start_by(whole, 1000.0) == expected
+
+
+def test_on_a_busy_machine_a_short_deadline_stays_until_all_members_show_it() -> None:
+    policy = DeadlinePolicy(deadline_s=10.0)
+    until = policy.start_by(of((GATED, None), (GATED, None)), 1000.0)
+    assert policy.start_by(of((GATED, until), (GATED, None)), 1004.5) == until
+    assert policy.start_by(of((GATED, until), (GATED, until)), 1005.5) > until
 
 
 def test_the_writes_of_a_large_gang_with_a_short_deadline_end() -> None:
