@@ -37,7 +37,7 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup
-from scheduler_ext.wire.pod.pod_identity import is_finished
+from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating
 from scheduler_ext.wire.pod.pod_request import asks_gpu
 
 if TYPE_CHECKING:
@@ -223,6 +223,7 @@ class FromObjects:
             "warnings": [*([stranger] if stranger else []), *explanation["warnings"]],
             "generation": None,
             "gone": False,
+            "terminating": is_terminating(pod),
             "boundTo": None,
             "holds": [],
             "kubeScheduler": unschedulable_message(pod),

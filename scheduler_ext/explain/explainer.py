@@ -32,7 +32,7 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import gates_in_words
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup
-from scheduler_ext.wire.pod.pod_identity import pod_name, pod_priority, pod_uid
+from scheduler_ext.wire.pod.pod_identity import is_terminating, pod_name, pod_priority, pod_uid
 from scheduler_ext.wire.redacted import likeness, read_redacted
 from scheduler_ext.wire.snapshot_file import encode_snapshot_file
 from scheduler_ext.wire.times import time_text
@@ -205,6 +205,7 @@ class Explainer:
             "asks": asks(found.request) if isinstance(found.request, GpuRequest) else None,
             "generation": decision.snapshot.generation,
             "gone": found.gone,
+            "terminating": is_terminating(found.pod),
             "boundTo": found.bound_to,
             "holds": list(found.holds),
             "kubeScheduler": unschedulable_message(found.pod),

@@ -45,10 +45,12 @@ def why_in_words(answer: _Values) -> Why:
         decisions = _recorded(answer["recorded"])
     elif not waits:
         decisions = _again(answer)
+    # Older extenders do not report it.
+    leaves = gone or answer.get("terminating", False)
     return Why(
         request=asking(answer),
         notes=answer["warnings"],
-        verdict=_verdict(answer, gone=gone),
+        verdict=_verdict(answer, leaves=leaves),
         refused=waits and not answer["fits"],
         kube_scheduler=said,
         decisions=decisions,
@@ -56,16 +58,16 @@ def why_in_words(answer: _Values) -> Why:
     )
 
 
-def _verdict(answer: _Values, *, gone: bool) -> list[str]:
+def _verdict(answer: _Values, *, leaves: bool) -> list[str]:
     if answer["boundTo"]:
         # Older extenders do not report the devices.
         which = ", ".join(held["uuid"] for held in answer.get("holds", ()))
         return [f"It is on node {answer['boundTo']}" + (f" with {which}" if which else "") + "."]
-    again = ["If the pod were created again now:"] if gone else []
+    again = ["If the pod were created again now:"] if leaves else []
     if not answer["fits"]:
         return [*again, f"{_NOWHERE}." if answer["counts"] and not answer["invalid"] else why_not(answer)[0]]
-    fits = "Fits" if gone else "It waits, and fits now"
-    tries = "" if gone else " kube-scheduler has yet to try again."
+    fits = "Fits" if leaves else "It waits, and fits now"
+    tries = "" if leaves else " kube-scheduler has yet to try again."
     return [*again, f"{fits}; best: {', '.join(answer['best'][:5])}.{tries}"]
 
 

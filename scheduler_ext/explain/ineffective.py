@@ -9,14 +9,14 @@ from scheduler_ext.core.node.node_labels import VALUE_LABEL, stated_value, value
 from scheduler_ext.core.request import wishes
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import ResourceNames, shown_resource
-from scheduler_ext.explain.sentences import expected_name, listed, nodes_in_words
+from scheduler_ext.explain.sentences import BEING_DELETED, expected_name, listed, nodes_in_words
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import unreadable_max_duration
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.pod.pod_claims import claim_names
-from scheduler_ext.wire.pod.pod_identity import pod_priority
+from scheduler_ext.wire.pod.pod_identity import is_terminating, pod_priority
 from scheduler_ext.wire.pod.pod_request import asks_gpu, resource_names
 
 _NAMED = 6
@@ -82,8 +82,10 @@ def pod_warnings(
     resources: ResourceNames,
     nodes: Iterable[NodeInfo] = (),
 ) -> list[str]:
-    """Settings of the pod that have no effect; `nodes` are those of the cluster."""
-    found = misspellings(pod, resources, nodes)
+    """That the pod is being deleted, and settings of it that have no effect; `nodes` are those of the
+    cluster."""
+    found = [BEING_DELETED] if is_terminating(pod) else []
+    found += misspellings(pod, resources, nodes)
     if (problem := unreadable_max_duration(pod)) is not None:
         found.append(f"{problem}; it counts as not set")
     names = resource_names(pod.spec or kube.PodSpec())

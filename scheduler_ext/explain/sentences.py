@@ -12,6 +12,7 @@ from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import shown_resource
 from scheduler_ext.core.request.wishes import wishes_in_words
 
+BEING_DELETED = "it is being deleted, so kube-scheduler does not place it"
 _NAMED = 3
 
 

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from threading import Lock
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from scheduler_ext.core.node.claimed import gpu_pods
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.explainer import Explainer, Likeness, Seen, held_devices, other_scheduler
-from scheduler_ext.explain.sentences import asks
+from scheduler_ext.explain.sentences import BEING_DELETED, asks
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire.times import micro_time
 
@@ -81,7 +81,7 @@ class Waiting:
     def reasons(self) -> dict[str, int]:
         """The number of waiting pods by reason: the reason of `lines`; for pods that are not examined yet,
         the most frequent reason of the last filter."""
-        return dict(Counter(map(self._reasons_at_scrape(), self._source.pending())))
+        return dict(Counter(map(self._reasons_at_scrape(), still_waiting(self._source.pending()))))
 
     def longest(self, wall_time: float, most: int) -> list[LongWait]:
         """The pods that have waited longest since their creation, the longest first: at most `most`, each for
@@ -101,7 +101,7 @@ class Waiting:
         """The number of waiting pods by namespace, kind and name of the object that made them; kind and name
         are empty for pods that nothing made, and for pods with scheduling gates nothing counts. At most
         `most` workloads, those with most pods; the others are OTHERS together."""
-        waiting = (each for each in self._source.pending() if not each.gated)
+        waiting = (each for each in still_waiting(self._source.pending()) if not each.gated)
         counts = Counter((each.pod.namespace, *(each.workload or ("", ""))) for each in waiting)
         first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         found = dict(first[:most])
@@ -121,12 +121,12 @@ class Waiting:
 
     def lines(self) -> list[dict[str, Any]]:
         """The waiting pods, the highest priority first, then the longest waiting; at most 500. Plain JSON
-        values: `namespace`, `name`, `uid`, `priority`, `since`, `asks`, `filters` (how often
-        kube-scheduler asked), `fits` (the number of nodes that it fits on; None if unknown), `reason` (of
-        the node that is nearest to a fit; until that is known, the most frequent reason of the last
-        filter), `nearest` (a sentence, or None), `commonest` (the `reason` that refuses most, its number of
-        `nodes`, `of` all; or None), `refusals` (the number of nodes by reason, once they are known),
-        `nominated` (the node where it waits for others to leave)."""
+        values: `namespace`, `name`, `uid`, `state` (`Waiting`; `Terminating` of one that is being deleted),
+        `priority`, `since`, `asks`, `filters` (how often kube-scheduler asked), `fits` (the number of nodes
+        that it fits on; None if unknown), `reason` (of the node that is nearest to a fit; until that is
+        known, the most frequent reason of the last filter), `nearest` (a sentence, or None), `commonest` (the
+        `reason` that refuses most, its number of `nodes`, `of` all; or None), `refusals` (the number of nodes
+        by reason, once they are known), `nominated` (the node where it waits for others to leave)."""
         return self._listed(_AT_ONCE_S)
 
     def _listed(self, at_once_s: float) -> list[dict[str, Any]]:
@@ -150,7 +150,10 @@ class Waiting:
             del self._told[gone]
         if now >= self._idle_until:
             self._look_into(alike, dict.fromkeys(kinds), now, at_once_s)
-        lines = [self._line(each, self._told.get(kind)) for each, kind in zip(pods, kinds, strict=True)]
+        lines = [
+            self._line(each, None if each.pod.terminating else self._told.get(kind))
+            for each, kind in zip(pods, kinds, strict=True)
+        ]
         self._reasons = {each.pod.identity: line["reason"] for each, line in zip(pods, lines, strict=True)}
         return lines[:MOST_LINES]
 
@@ -204,10 +207,13 @@ class Waiting:
             wanted = f"{wanted}, and {UNREADABLE}" if wanted else UNREADABLE
         filters = entry.filters if entry is not None else 0
         text = other_scheduler(waiting.scheduler_name, filters > 0, self._explainer.config) or text
+        if pod.terminating:
+            reason = text = BEING_DELETED
         return {
             "namespace": pod.namespace,
             "name": pod.name,
             "uid": pod.uid,
+            "state": "Terminating" if pod.terminating else "Waiting",
             "priority": pod.priority,
             "since": micro_time(pod.created_at) if pod.created_at is not None else None,
             "asks": wanted,
@@ -221,9 +227,14 @@ class Waiting:
         }
 
 
+def still_waiting(pending: Iterable[PendingPod]) -> Iterator[PendingPod]:
+    """All but those that are being deleted: finalizers keep these, and kube-scheduler skips them."""
+    return (each for each in pending if not each.pod.terminating)
+
+
 def _oldest(pending: Iterable[PendingPod], most: int) -> list[tuple[float, PendingPod]]:
     """The pods that were created first, with the time; none with scheduling gates."""
-    created = ((each.pod.created_at, each) for each in pending if not each.gated)
+    created = ((each.pod.created_at, each) for each in still_waiting(pending) if not each.gated)
     known = ((at, each) for at, each in created if at is not None)
     return nsmallest(most, known, key=lambda pair: pair[0])
 
@@ -239,7 +250,7 @@ def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) ->
     items = [placed_item(pod, info) for info in infos for pod in gpu_pods(info)]
     for line in waiting:
         waits = {key: value for key, value in line.items() if key in _ITEM}
-        items.append(_ITEM | waits | {"state": "Waiting", "devices": []})
+        items.append(_ITEM | waits | {"devices": []})
     return {
         "apiVersion": API_VERSION,
         "kind": "GPUPodList",

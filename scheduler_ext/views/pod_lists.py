@@ -9,6 +9,7 @@ from typing import Any
 
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo, PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.explain.waiting import still_waiting
 from scheduler_ext.views.node_usage import PerNode
 from scheduler_ext.views.placed_pods import PlacedPod, placed_pods, placed_row
 
@@ -133,7 +134,7 @@ class PlacedPods:
         for _, pods in self._by_node(snapshot):
             for placed in pods:
                 sums.setdefault(placed.pod.namespace, _Sum()).add(placed)
-        for each in pending:
+        for each in still_waiting(pending):
             sums.setdefault(each.pod.namespace, _Sum()).add_waiting(each.pod)
         order = nsmallest(most, sums.items(), key=lambda item: (-item[1].gpus, -item[1].waiting, item[0]))
         return {"total": len(sums), "namespaces": [each.values(name) for name, each in order]}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler_ext.explain.in_words import why_in_words
+from scheduler_ext.explain.sentences import BEING_DELETED
 from tests.explain.explaining import free_node
 from tests.explain.test_replay import running
 from tests.extender.preempting import whole_node
@@ -63,6 +65,15 @@ def test_a_recreated_pod_is_not_reported_as_gone(on: str | None) -> None:
     there.gone = {"old"}
     told = there.explainer().of_name("default", "p")
     assert (told["gone"], told["warnings"]) == (False, [])
+
+
+def test_a_pod_that_is_being_deleted_is_explained_as_if_it_were_created_again() -> None:
+    leaving = named("new", {WHOLE: "1"})
+    leaving["metadata"]["deletionTimestamp"] = "2026-11-01T11:00:00Z"
+    told = running(*whole_node("n", None), leaving).explainer().of_name("default", "p")
+    words = why_in_words(told)
+    assert (told["terminating"], words.notes) == (True, [BEING_DELETED])
+    assert words.verdict == ["If the pod were created again now:", "Fits; best: n."]
 
 
 def test_a_pod_of_a_file_without_a_uid_is_known_by_its_name() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.planning.gang import GATE
 from scheduler_ext.core.planning.plan import GangWait
 from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.sentences import BEING_DELETED
 from scheduler_ext.explain.waiting import FITS_NOW, NOT_ASKED, LongWait, Waiting
 from tests.explain.explaining import free_node
 from tests.explain.test_replay import Running, running
@@ -48,6 +49,7 @@ def test_each_is_shown_with_its_reason_and_the_nearest_node() -> None:
         "namespace": "default",
         "name": "wants",
         "uid": "uid-wants",
+        "state": "Waiting",
         "priority": 0,
         "since": None,
         "asks": "50000 MiB of a GPU",
@@ -177,6 +179,23 @@ def test_pods_that_have_waited_for_a_minute_are_listed_the_longest_first() -> No
 def test_a_gated_pod_is_not_listed_because_no_scheduler_may_place_it() -> None:
     gated = since("gated", 7200, schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])
     assert [each.name for each in longest(gated, since("free", 300))] == ["free"]
+
+
+def leaving(name: str, **more: Any) -> Json:
+    """A pod that was deleted, and that a finalizer keeps."""
+    found = since(name, 7200, **more)
+    found["metadata"] |= {"deletionTimestamp": "2026-11-01T11:00:00Z", "finalizers": ["example.com/keep"]}
+    found["spec"]["containers"][0]["resources"]["limits"] = {WHOLE: "1"}
+    return found
+
+
+def test_a_pod_that_is_being_deleted_is_shown_as_such_and_counted_nowhere() -> None:
+    found = board(running(*whole_node("n", None), leaving("leaving"), since("waits", 300)))
+    assert ("leaving", BEING_DELETED, BEING_DELETED) in told(found)
+    assert [line["state"] for line in found.lines()] == ["Terminating", "Waiting"]
+    assert found.reasons() == {GPUS: 1}
+    assert [each.name for each in found.longest(NOW.timestamp(), 9)] == ["waits"]
+    assert sum(found.by_workload(9).values()) == 1
 
 
 def test_the_longest_wait_has_the_reason_of_its_nearest_node_though_many_come_before_it(

@@ -14,6 +14,8 @@ from scheduler_ext.extender.record import Record
 from scheduler_ext.server.page import feed as feed_module
 from scheduler_ext.server.page.feed import PageFeed, Seen
 from scheduler_ext.sources.source_status import Problem, SourceStatus
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.pod.cached_pod import unreadable_pod
 from tests.core.reported import NAMES
 from tests.kube_objects import gpu, gpu_node
 from tests.server.followed import Followed
@@ -158,14 +160,17 @@ def test_an_endless_look_is_reported_once_it_is_late(
 
 
 @pytest.mark.parametrize(
-    ("lines", "waiting", "total"),
+    ("lines", "state_of_each", "waiting", "total"),
     [
-        pytest.param(0, 1, 0, id="a pod that came after the lines were made is in neither"),
-        pytest.param(MOST_LINES, 700, 700, id="of more than are listed all are counted"),
+        pytest.param(0, "", 1, 0, id="a pod that came after the lines were made is in neither"),
+        pytest.param(1, "Terminating", 0, 0, id="a pod that is being deleted does not wait"),
+        pytest.param(MOST_LINES, "Waiting", 700, 700, id="of more than are listed all are counted"),
     ],
 )
-def test_as_many_wait_as_are_listed(source: CountingSource, lines: int, waiting: int, total: int) -> None:
-    feed = PageFeed(source, Record(10, 2**20), lambda: [{}] * lines, NAMES, 10, 1800)
+def test_as_many_wait_as_are_listed(
+    source: CountingSource, lines: int, state_of_each: str, waiting: int, total: int
+) -> None:
+    feed = PageFeed(source, Record(10, 2**20), lambda: [{"state": state_of_each}] * lines, NAMES, 10, 1800)
     source.learn()
-    source.pods = [None] * waiting  # type: ignore[list-item]
+    source.pods = [unreadable_pod(kube.Pod(), "")] * waiting
     assert state(feed)["pending"]["total"] == total

@@ -24,6 +24,11 @@ def of(namespace: str, name: str, gpus: int, on: str | None = None, minute: int 
     return made
 
 
+def being_deleted(waiting: Json) -> Json:
+    waiting["metadata"]["deletionTimestamp"] = "2026-11-01T01:00:00Z"
+    return waiting
+
+
 @pytest.fixture(scope="module")
 def there() -> Running:
     nodes = ("h100-1", "H100-80GB", "train"), ("t4-1", "T4", "spot")
@@ -36,6 +41,7 @@ def there() -> Running:
         of("vision", "waits", 8, minute=5),
         of("vision", "waits-longer", 8, minute=4),
         of("speech", "train-later", 8, minute=6),
+        being_deleted(of("vision", "gone-soon", 8, minute=1)),
     )
 
 

@@ -174,6 +174,7 @@ class PlaceholderWriter(Background):
             if (
                 each.scheduler_name not in self._config.scheduler_names
                 or each.gated
+                or pod.terminating
                 or each.invalid is not None
                 or each.nominated_node is not None
                 or now - max(pod.created_at or now, since or 0.0) < self._after_s

@@ -20,6 +20,7 @@ class State(MeaningEnum):
     NOT_MODELLED = "not modelled", "It asks for something that the planner does not know."
     NOMINATED_ELSEWHERE = "nominated by another", "Another component, such as preemption, has nominated it."
     GATED = "gated", "It has scheduling gates, so no scheduler tries it."
+    TERMINATING = "terminating", "It is being deleted, so kube-scheduler does not place it."
     INVALID = "invalid", "Its request, or its gang, cannot be read."
     ASSEMBLING = "assembling", "Some pods of the gang do not exist yet."
     RESERVED = "reserved", "Places are kept for the gang until other pods leave them."

@@ -15,7 +15,7 @@ from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.recorded import decision_row
-from scheduler_ext.explain.waiting import MOST_LINES
+from scheduler_ext.explain.waiting import MOST_LINES, still_waiting
 from scheduler_ext.extender.record import Record
 from scheduler_ext.sources.source_status import Problem, Source
 from scheduler_ext.views.history import EVERY_S, History, fragmentation, sample
@@ -177,19 +177,24 @@ class PageFeed(Background):
         if snapshot is None:
             return
         if take_sample:
-            self.history.add(sample(snapshot, len(self.source.pending()), wall_time))
+            self.history.add(sample(snapshot, self._waiting(), wall_time))
         if look:
             self._rows.update(snapshot, self._readings, self._idle)
             self._look_at_pending()
 
     def _look_at_pending(self) -> None:
-        lines = self._pending_lines()
+        found = self._pending_lines()
+        lines = [line for line in found if line["state"] == "Waiting"]
         # Lines are computed now and then: counted at another moment, these pods would be other ones.
-        total = len(lines) if len(lines) < MOST_LINES else len(self.source.pending())
+        total = len(lines) if len(found) < MOST_LINES else self._waiting()
         number, known = self._pending
         encoded = encode_json({"total": total, "lines": lines})
         if encoded != known:
             self._pending = number + 1, encoded
+
+    def _waiting(self) -> int:
+        """The number of pods that wait for GPUs."""
+        return sum(1 for _ in still_waiting(self.source.pending()))
 
     def _look_at_status(self, snapshot: Snapshot | None, wall_time: float) -> None:
         now = time.monotonic()

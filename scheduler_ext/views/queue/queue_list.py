@@ -65,14 +65,14 @@ class QueueView:
 
 
 def _planned_rows(plan: Plan, pending: Mapping[str, PendingPod]) -> list[Waiting]:
-    """The rows of a plan, and then the pods that came since; pods that have gone since are left out. A gang
-    is where its first pod is."""
+    """The rows of a plan, and then the pods that came since, or are being deleted since; pods that have gone
+    since are left out. A gang is where its first pod is."""
     rows: dict[Any, list[Entry]] = {}
-    for entry in plan.entries:
-        if entry.uid in pending:
-            rows.setdefault(entry.gang or entry.uid, []).append(entry)
     planned = {entry.uid for entry in plan.entries}
-    new = {uid: each for uid, each in pending.items() if uid not in planned}
+    new = {uid: each for uid, each in pending.items() if uid not in planned or each.pod.terminating}
+    for entry in plan.entries:
+        if entry.uid in pending and entry.uid not in new:
+            rows.setdefault(entry.gang or entry.uid, []).append(entry)
     found = [
         Waiting([pending[entry.uid] for entry in entries], entries[0].state, entries)
         for entries in rows.values()
@@ -95,6 +95,8 @@ def _rank(waiting: PendingPod) -> tuple[int, float, str, str]:
 
 
 def _bare_state(waiting: PendingPod) -> State:
+    if waiting.pod.terminating:
+        return State.TERMINATING
     if waiting.invalid is not None:
         return State.INVALID
     if waiting.gated:

@@ -45,6 +45,7 @@ _PLACED = (State.PLANNED, State.NOMINATED)
 _WITHOUT_ROOM = (State.WAITING, State.RESERVED, State.EVICTING, State.BEHIND)
 _UNKNOWN = {
     State.GATED: "it has scheduling gates",
+    State.TERMINATING: "it is being deleted",
     State.INVALID: "its request, or its gang, cannot be read",
     State.ASSEMBLING: "some pods of its gang do not exist yet",
     State.GIVEN_UP: "its gang is evicted",

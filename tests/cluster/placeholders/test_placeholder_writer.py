@@ -127,7 +127,18 @@ def place(scaling: Scaling, name: str) -> None:
     scaling.server.store.put(PODS, pod(name, {WHOLE: "2"}, on="c", schedulerName="gpu-scheduler"))
 
 
-@pytest.mark.parametrize("ends", [delete, place], ids=["the pod is deleted", "the pod is placed"])
+def begin_to_delete(scaling: Scaling, name: str) -> None:
+    """A finalizer keeps the pod."""
+    scaling.server.store.put(
+        PODS, LARGE | {"metadata": LARGE["metadata"] | {"deletionTimestamp": "2026-11-01T11:00:00Z"}}
+    )
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [delete, begin_to_delete, place],
+    ids=["the pod is deleted", "the pod is being deleted", "the pod is placed"],
+)
 def test_a_refused_pod_has_one_placeholder_until(
     scaling: Scaling, ends: Callable[[Scaling, str], None]
 ) -> None:

@@ -42,6 +42,11 @@ def waits(name: str, gpus: int = 1, *, priority: int = 0, since_s: float = 60, *
     return found
 
 
+def deleted(waiting: Json) -> Json:
+    waiting["metadata"]["deletionTimestamp"] = ago(5)
+    return waiting
+
+
 def cluster(*pods: Json) -> list[Json]:
     """Two GPUs on one node, which `first` and `second` hold if they are there."""
     on = [each["metadata"]["name"] for each in pods if each["spec"].get("nodeName")]
@@ -146,6 +151,13 @@ class TestWithoutAPlan:
             "its request, or its gang, cannot be read",
         }
 
+    def test_a_pod_that_is_being_deleted_does_not_fit_now(self) -> None:
+        leaving = deleted(waits("w"))
+        (item,) = listed(leaving)["items"]
+        assert item["state"] == "terminating"
+        assert item["reason"] == "it is being deleted, so kube-scheduler does not place it"
+        assert item["start"]["unknown"] == "it is being deleted"
+
     def test_a_namespace_keeps_the_positions_of_the_whole_queue(self) -> None:
         other = waits("other", since_s=600)
         other["metadata"]["namespace"] = "ml"
@@ -177,6 +189,11 @@ class TestWithAPlan:
     def test_pods_that_came_or_went_since_the_plan(self) -> None:
         plan = Plan(time.time(), [entry("gone", State.WAITING), entry("b", State.WAITING)])
         assert names(listed(waits("b"), waits("new"), plan=plan)) == ["b", "new"]
+
+    def test_a_pod_that_is_deleted_since_the_plan_has_no_place(self) -> None:
+        plan = Plan(time.time(), [entry("w", State.NOMINATED, node="a")])
+        (item,) = listed(deleted(waits("w")), plan=plan)["items"]
+        assert (item["state"], item["nodes"]) == ("terminating", {})
 
     def test_a_gang_is_one_row(self) -> None:
         short = "1 of 2 members fit; 1 × H100 short"
