@@ -1,13 +1,15 @@
 """Warnings about settings of a pod that have no effect, or that are not compared."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.node_labels import VALUE_LABEL, stated_value, value_text
 from scheduler_ext.core.request import wishes
-from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, refused_amounts
 from scheduler_ext.core.request.resource_names import ResourceNames, shown_resource
 from scheduler_ext.explain.sentences import BEING_DELETED, expected_name, listed, nodes_in_words
 from scheduler_ext.sources.clusterstate import ClusterState
@@ -15,7 +17,9 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import unreadable_max_duration
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
+from scheduler_ext.wire.kube import quantity_text
 from scheduler_ext.wire.pod.pod_claims import claim_names
+from scheduler_ext.wire.pod.pod_containers import all_containers
 from scheduler_ext.wire.pod.pod_identity import is_terminating, pod_priority
 from scheduler_ext.wire.pod.pod_request import asks_gpu, resource_names
 
@@ -136,9 +140,25 @@ def _pod_level(pod: kube.Pod, resources: ResourceNames) -> list[str]:
     ]
 
 
+def _refused_amounts(pod: kube.Pod, resources: ResourceNames) -> Iterator[str]:
+    """The amounts of other resources in the pod's containers that the API server refuses."""
+    for container, _ in all_containers(pod.spec or kube.PodSpec()):
+        asked = container.resources or kube.ResourceRequirements()
+        limits = asked.limits or {}
+        for name, raw in (asked.requests or {}).items():
+            problem = None
+            # Who reads the amounts says which of them cannot be read.
+            with suppress(QuantityError):
+                if not resources.is_gpu(name):
+                    limit = quantity_text(limits[name]) if name in limits else None
+                    problem = refused_amounts(name, quantity_text(raw), limit)
+            if problem is not None:
+                yield f"container {wishes.shown(container.name or '')}: {wishes.shown(name)}: {problem}"
+
+
 def misspellings(pod: kube.Pod, resources: ResourceNames, nodes: Iterable[NodeInfo]) -> list[str]:
-    """Annotations and resources of the pod that look like ones of this extender and have no effect, also
-    resources that only kube-scheduler counts on these `nodes`."""
+    """Annotations and resources of the pod that look like ones of this extender and have no effect, resources
+    that only kube-scheduler counts on these `nodes`, and amounts that the API server refuses."""
     annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
     found = [
         f"annotation {key}: unknown, does nothing{_meant(key, resources.share)}"
@@ -151,7 +171,7 @@ def misspellings(pod: kube.Pod, resources: ResourceNames, nodes: Iterable[NodeIn
     found += [f"{what} has no effect in this extender; {hint}" for what, hint in hints if hint]
     uncounted = [each for each in others if resources.looks_like_gpu(each)]
     known = [info for info in nodes if info.allocatable is not None] if uncounted else []
-    found += _pod_level(pod, resources)
+    found += [*_pod_level(pod, resources), *_refused_amounts(pod, resources)]
     return found + [
         _uncounted(name, resources, known) for name in uncounted if not wishes.resource_hint(name, share)
     ]

@@ -62,6 +62,47 @@ def test_a_wish_in_another_spelling_names_ours(
     assert [text for text in said if all(word in text for word in words)]
 
 
+@pytest.mark.parametrize(
+    ("resources", "problem"),
+    [
+        pytest.param(
+            {"requests": {"vpc.amazonaws.com/efa": 4}},
+            "container 'main': 'vpc.amazonaws.com/efa': resources.requests has '4' and resources.limits "
+            "nothing, so the API server refuses the pod; write '4' in resources.limits, too",
+            id="network devices without a limit",
+        ),
+        pytest.param(
+            {"requests": {"hugepages-2Mi": "4Mi"}, "limits": {"hugepages-2Mi": "8Mi"}},
+            "make them equal",
+            id="huge pages with another limit",
+        ),
+        pytest.param(
+            {"requests": {"cpu": "4"}, "limits": {"cpu": "2"}},
+            "'cpu': resources.requests has '4' and resources.limits '2', so the API server refuses the pod; "
+            "lower the first",
+            id="more CPU than the limit",
+        ),
+    ],
+)
+def test_amounts_that_the_api_server_refuses_are_named(resources: Json, problem: str) -> None:
+    asking = pod("p", {WHOLE: "1"})
+    mine = asking["spec"]["containers"][0]["resources"]
+    mine["requests"] = resources["requests"]
+    mine["limits"] |= resources.get("limits", {})
+    (warning,) = explained(asking, gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}))["warnings"]
+    assert problem in warning
+
+
+def test_amounts_that_the_api_server_accepts_need_no_note() -> None:
+    asking = pod("p", {WHOLE: "1", "cpu": "4", "vpc.amazonaws.com/efa": "4"})
+    asking["spec"]["containers"][0]["resources"]["requests"] = {
+        "memory": "1Gi",
+        "cpu": "2",
+        "vpc.amazonaws.com/efa": "4.0",
+    }
+    assert explained(asking, gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}))["warnings"] == []
+
+
 def test_a_model_among_the_resources_is_refused_with_the_annotation() -> None:
     asking = pod("p", {WHOLE: "1", "nvidia.com/gpu.type": "A100"})
     with pytest.raises(PodError, match=r"nvidia\.com/gpu\.type: .*gpu\.scheduler-ext\.io/model"):

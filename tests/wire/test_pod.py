@@ -46,7 +46,7 @@ def test_whole_gpus_slices_and_shares_are_read_together() -> None:
         containers=[
             container("train", limits={WHOLE: "2", "cpu": "4"}, requests={WHOLE: "2"}),
             container("eval", limits={"nvidia.com/mig-1g.10gb.me": 1}),
-            container("view", requests={SHARE: 4096}),
+            container("view", limits={SHARE: 4096}),
         ],
     )
     request = pod_request(pod, NAMES)

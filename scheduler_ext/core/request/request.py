@@ -211,23 +211,45 @@ def _names(container: ContainerAsk) -> dict[str, None]:
 
 def _amounts(container: ContainerAsk, resources: ResourceNames) -> dict[str, int]:
     amounts = {resource: _amount(container, resource, resources) for resource in _names(container)}
+    for resource, request in container.requests.items():
+        limit = container.limits.get(resource)
+        if request != limit and (problem := refused_amounts(resource, request, limit)) is not None:
+            raise WishError(f"container {shown(container.name)}: {shown(resource)}: {problem}")
     return {resource: amount for resource, amount in amounts.items() if amount}
 
 
 def _amount(container: ContainerAsk, resource: str, resources: ResourceNames) -> int:
-    """One amount; requests default to limits, and must equal them."""
-    where = f"container {shown(container.name)}: {shown(resource)}"
+    """One amount; requests default to limits."""
     request, limit = container.requests.get(resource), container.limits.get(resource)
     try:
-        amount = as_count((limit if request is None else request) or "")
-        if request is not None and limit is not None and parse_quantity(limit) != amount:
-            raise WishError(
-                f"{where}: request {shown(request)} and limit {shown(limit)} differ; make them equal"
-            )
+        amount, *_ = (as_count(text) for text in (request, limit) if text is not None)
     except QuantityError as error:
+        where = f"container {shown(container.name)}: {shown(resource)}"
         hint = _amount_hint(resource, (request, limit), resources)
         raise WishError(f"{where}: {error}{hint}") from None
     return amount
+
+
+def refused_amounts(resource: str, request: str, limit: str | None) -> str | None:
+    """Why the API server refuses a container with these texts in `requests` and `limits`; None if it does
+    not. Raises QuantityError."""
+    # k8s.io/kubernetes/pkg/apis/core/validation, ValidateResourceRequirements; helper, IsOvercommitAllowed.
+    native = "/" not in resource or "kubernetes.io/" in resource
+    may_differ = native and not resource.startswith("hugepages-")
+    if limit is None:
+        if may_differ:
+            return None
+        return (
+            f"resources.requests has {shown(request)} and resources.limits nothing, so the API server "
+            f"refuses the pod; write {shown(request)} in resources.limits, too"
+        )
+    asked, most = parse_quantity(request), parse_quantity(limit)
+    if asked == most or (may_differ and asked < most):
+        return None
+    return (
+        f"resources.requests has {shown(request)} and resources.limits {shown(limit)}, so the API server "
+        f"refuses the pod; {'lower the first' if may_differ else 'make them equal'}"
+    )
 
 
 def _amount_hint(resource: str, texts: Iterable[str | None], resources: ResourceNames) -> str:

@@ -19,12 +19,14 @@ from scheduler_ext.core.request.request import (
     Role,
     ShareAsk,
     UnitAsk,
+    parse_holding,
     parse_request,
 )
 from scheduler_ext.core.request.resource_names import ResourceNames
 
 WHOLE = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-1g.10gb"
+CLASS = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
 SHARE = "gpu.scheduler-ext.io/memory-mib"
 Limits = Mapping[str, str]
 
@@ -129,17 +131,45 @@ def test_zero_asks_nothing() -> None:
     ("requests", "limits"),
     [
         pytest.param({}, {WHOLE: "1"}, id="requests default to limits"),
-        pytest.param({WHOLE: "1"}, {}, id="requests alone"),
+        pytest.param({CLASS: "1"}, {}, id="of a device class, requests alone"),
         pytest.param({WHOLE: "1"}, {WHOLE: "1000m"}, id="equal in another notation"),
     ],
 )
 def test_requests_and_limits_mean_one_amount(requests: Limits, limits: Limits) -> None:
-    assert request_of(ContainerAsk("c", Role.APP, requests, limits)).units == (UnitAsk(WHOLE, 1),)
+    (name,) = {*requests, *limits}
+    assert request_of(ContainerAsk("c", Role.APP, requests, limits)).units == (UnitAsk(name, 1),)
 
 
-def test_requests_that_differ_from_limits_are_refused() -> None:
-    message = problem_of(ContainerAsk("c", Role.APP, {WHOLE: "1"}, {WHOLE: "2"}))
-    assert message == ("container 'c': 'nvidia.com/gpu': request '1' and limit '2' differ; make them equal")
+@pytest.mark.parametrize(
+    ("requests", "limits", "problem"),
+    [
+        pytest.param(
+            {WHOLE: "1"},
+            {WHOLE: "2"},
+            "'nvidia.com/gpu': resources.requests has '1' and resources.limits '2', so the API server "
+            "refuses the pod; make them equal",
+            id="that differ",
+        ),
+        pytest.param(
+            {WHOLE: "1"},
+            {},
+            "'nvidia.com/gpu': resources.requests has '1' and resources.limits nothing, so the API server "
+            "refuses the pod; write '1' in resources.limits, too",
+            id="without limits",
+        ),
+        pytest.param({MIG: "0"}, {}, "write '0' in resources.limits, too", id="of nothing without limits"),
+        pytest.param({CLASS: "2"}, {CLASS: "1"}, "lower the first", id="of a device class, above the limits"),
+    ],
+)
+def test_requests_that_the_api_server_refuses(requests: Limits, limits: Limits, problem: str) -> None:
+    message = problem_of(ContainerAsk("c", Role.APP, requests, limits))
+    assert message.startswith("container 'c': ")
+    assert problem in message
+
+
+def test_what_a_pod_holds_does_not_depend_on_its_limits() -> None:
+    ask = PodAsk("ns", "p", "u", 0, {}, [ContainerAsk("c", Role.APP, {WHOLE: "1"}, {})])
+    assert parse_holding(ask, ResourceNames()).units == (UnitAsk(WHOLE, 1),)
 
 
 @pytest.mark.parametrize(
