@@ -29,6 +29,7 @@ from scheduler_ext.wire.dra.class_object import ClassObject, read_class
 from scheduler_ext.wire.dra.resource_api import GROUP, RULE_VERSIONS, VERSIONS
 from scheduler_ext.wire.dra.slice_object import SliceObject, read_slice
 from scheduler_ext.wire.dra.taint_rule import RuleObject, read_rule
+from scheduler_ext.wire.kind_pages import page_about
 from scheduler_ext.wire.kube import PodDisruptionBudget, budget
 from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods, template_manifests
 from scheduler_ext.wire.node_info import node_info
@@ -71,12 +72,17 @@ class Objects:
         return by_node
 
 
-# The ends of API groups whose objects are about nodes, queues and metrics, or whose workloads are known.
-_OF_NODES: Final = ("k8s.io", "karpenter.sh", "k8s.aws", "azure.com", "nvidia.com", "coreos.com", "keda.sh")
+# The ends of API groups whose objects are about nodes, queues, metrics and policies, or whose workloads are
+# known.
+_WITHOUT_PODS: Final = ("k8s.io", "azure.com", "nvidia.com", "coreos.com", "kyverno.io", "gatekeeper.sh")
 
 
 class _List(kube.KubeStruct):
     items: list[msgspec.Raw] | None = None
+
+
+class _ConfigMap(kube.KubeStruct):
+    data: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,17 @@ class _Object:
     def mentions_gpus(self) -> bool:
         """Whether an object of another project has GPUs in it, so that its pods may request some."""
         group = (self.header.api_version or "").rpartition("/")[0]
-        return "." in group and not group.endswith(_OF_NODES) and b"gpu" in bytes(self.document)
+        known = not group.endswith(_WITHOUT_PODS) and self.page is None
+        return "." in group and known and b"gpu" in bytes(self.document)
+
+    @property
+    def page(self) -> str | None:
+        """The page of the documentation that deals with such an object."""
+        data: dict[str, str] = {}
+        if self.kind == "ConfigMap":
+            with suppress(InventoryError):
+                data = decode_object(self.document, _ConfigMap, self.where).data or {}
+        return page_about(self.header.api_version or "", self.kind, self.given_name or "", data)
 
     def read(self, kind: type[T], known: dict[str, T] | None = None) -> T:
         """The object, whose name `known` must not have. Raises InventoryError naming the field."""
@@ -241,28 +257,6 @@ def read_pods(text: bytes) -> list[kube.Pod]:
     return [manifest.pod for manifest in read_manifests(text)]
 
 
-# Kinds that people ask about, and the page that deals with them.
-_PAGES: Final = {
-    "ResourceQuota": "docs/reference/cli.md#explain",
-    "LimitRange": "docs/tasks/shares.md",
-    "ClusterQueue": "docs/tasks/kueue.md",
-    "LocalQueue": "docs/tasks/kueue.md",
-    "ResourceFlavor": "docs/tasks/kueue.md",
-    "HorizontalPodAutoscaler": "docs/tasks/scale-on-gpu-metrics.md",
-    "ScaledObject": "docs/tasks/scale-on-gpu-metrics.md",
-    "VerticalPodAutoscaler": "docs/tasks/right-sizing.md",
-    "NodePool": "docs/tasks/autoscalers.md",
-    "NodeOverlay": "docs/tasks/autoscalers.md",
-    "ClusterPolicy": "docs/tasks/agent.md",
-    "NVIDIADriver": "docs/tasks/agent.md",
-    "DeviceClass": "docs/tasks/dra.md",
-    "ResourceSlice": "docs/tasks/dra.md",
-    "PodGroup": "docs/tasks/gangs.md",
-    "Workload": "docs/tasks/gangs.md",
-    "PodDisruptionBudget": "docs/tasks/defragment.md",
-}
-
-
 def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
     """The pods of a text and of its pod templates, in order; other objects are skipped, and so are those that
     another object of the text controls or names, because their pods are its pods. Raises InventoryError,
@@ -295,7 +289,9 @@ def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
     claims = tuple(_claim_of(each) for each in every if each.is_claim)
     manifests = [manifest for i, found in made.items() if i not in used for manifest in found]
     if not manifests:
-        raise _no_pods(list(unread.values()), [every[i] for i in made])
+        raise _no_pods(
+            list(unread.values()), [each for i, each in enumerate(every) if i in made or each.is_claim]
+        )
     left_out = tuple(str(error) for i, error in unread.items() if i not in used and error.has_pods)
     quotas = tuple(_quota_of(each) for each in every if each.kind == "ResourceQuota")
     return [
@@ -311,7 +307,7 @@ def _of_templates(each: _Object, lookup: Lookup) -> list[Manifest]:
         found = template_manifests(each.kind, metadata, each.document, each.where, lookup)
     except UnreadError as error:
         raise UnreadError(f"{each.full_name}: {error}", has_pods=error.has_pods) from None
-    if not found and each.kind not in _PAGES and each.mentions_gpus:
+    if not found and each.mentions_gpus:
         raise UnreadError(
             f"{each.full_name} has no pod template with containers: if it makes pods, give these, or the "
             "workload that it makes"
@@ -323,8 +319,8 @@ def _no_pods(unread: Sequence[UnreadError], others: Sequence[_Object]) -> Invent
     if unread:
         return InventoryError(str(unread[0]))
     there = f"; {others[0].full_name} has no pod template with containers" if others else ""
-    kinds = (each.kind for each in others if each.kind in _PAGES)
-    about = next((f"; {_PAGES[kind]} is about a {kind}" for kind in kinds), "")
+    pages = ((each.kind, each.page) for each in others)
+    about = next((f"; see {page} for this {kind}" for kind, page in pages if page is not None), "")
     return InventoryError(
         f"no Pod in it{there}; give a file with a Pod, or a workload such as a Deployment{about}"
     )

@@ -11,6 +11,7 @@ import yaml
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.objects import Objects, assemble, read_objects, read_pods
+from tests.dra_objects import resource_claim
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
 
 NAMES = ResourceNames()
@@ -199,9 +200,20 @@ def test_pods_by_node_are_those_that_still_hold_something() -> None:
             id="a Deployment without a template",
         ),
         pytest.param(
-            [{"kind": "HorizontalPodAutoscaler"}],
-            "docs/tasks/scale-on-gpu-metrics.md is about a HorizontalPodAutoscaler",
+            [{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "gpu"}}],
+            "no Pod in it; NodePool gpu has no pod template with containers; give .*; "
+            "see docs/tasks/autoscalers.md for this NodePool",
             id="a kind that a page deals with",
+        ),
+        pytest.param(
+            [resource_claim("shared")],
+            "ResourceClaim default/shared has no .*; see docs/tasks/dra.md for this ResourceClaim",
+            id="a claim alone",
+        ),
+        pytest.param(
+            [{"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "spec": {"x": "nvidia.com/gpu"}}],
+            "or a workload such as a Deployment$",
+            id="a kind that has the name of one that a page deals with",
         ),
     ],
 )
