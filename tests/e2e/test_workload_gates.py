@@ -65,12 +65,13 @@ def assert_waits_quietly(workload: ShareWorkload, names: Sequence[str], calls: C
     for name in names:
         eventually(lambda each=name: workload.unscheduled(each), f"{name} says why it waits")  # type: ignore[misc]
 
-    def backs_off() -> float:
-        return workload.installation.scheduler_metric("scheduler_pending_pods", queue="backoff")
+    def waiting(queue: str) -> float:
+        return workload.installation.scheduler_metric("scheduler_pending_pods", queue=queue)
 
     tried = calls()
     eventually(lambda: calls() >= tried + len(names), "kube-scheduler has tried it again")
-    eventually(lambda: backs_off() == len(names), "it waits before the next time")
+    # For the next time, or for a change if none has come meanwhile.
+    eventually(lambda: waiting("backoff") + waiting("unschedulable") == len(names), "it waits again")
     assert not bound(workload, names)
     assert {workload.unscheduled(name)["reason"] for name in names} == {"Unschedulable"}
     assert calls() < FEW_ATTEMPTS * len(names)
