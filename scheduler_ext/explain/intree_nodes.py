@@ -6,7 +6,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from scheduler_ext.core.cache.device_index import DeviceIndex, OtherDevices
+from scheduler_ext.core.cache.device_index import DeviceIndex
+from scheduler_ext.core.dra.hosts import DeviceCount
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.intree import (
     InTreeRejection,
@@ -58,12 +59,16 @@ class InTreeNodes:
         self._judged: OrderedDict[_Key, _Judged] = OrderedDict()
         self._preferences: dict[tuple[PreferredTerm, ...], Mapping[str, int]] = {}
         pods, others = objects.pods_by_node(), claims.others if claims is not None else {}
+        supplies = claims.supplies if claims is not None else {}
+        # Devices that several nodes reach are gone on all of them.
+        self._in_all = frozenset(what for what, supply in supplies.items() if supply.in_all)
         for name, node in objects.nodes.items():
             try:
                 facts = node_facts(node, pods.get(name, ()))
             except QuantityError as error:
                 raise InventoryError(f"Node {name} or a pod on it: {error}") from None
-            here = {device: by_node.get(name, OtherDevices(0, 0)) for device, by_node in others.items()}
+            here = {device: by_node.get(name, DeviceCount(0, 0)) for device, by_node in others.items()}
+            here |= {what: count for what, each in supplies.items() if (count := each.on(name)) is not None}
             there = {device: Fraction(each.all) for device, each in here.items()}
             taken = {device: Fraction(each.all - each.free) for device, each in here.items()}
             self._facts[name] = replace(
@@ -124,11 +129,26 @@ class InTreeNodes:
             self._preferences[terms] = preferences_of(needs, self._facts)
         return self._preferences[terms]
 
+    def most_in_all(self, needs: PodNeeds) -> int | None:
+        """How many such pods all nodes together take at most, by devices that several nodes reach."""
+        facts = next(iter(self._facts.values()), None)
+        if facts is None:
+            return None
+        free = {what: facts.allocatable[what] - facts.requested[what] for what in self._in_all}
+        wanted = {what: amount for what, amount in needs.requests.items() if what in free}
+        return min((int(free[what] // amount) for what, amount in wanted.items()), default=None)
+
     def change(self, name: str, amounts: Mapping[str, Fraction], pods: int) -> None:
         """This many pods with these requests are on a node (below zero: have left it)."""
         if name in self._facts:
             self._facts[name] = with_pods(self._facts[name], amounts, pods)
             self._changes.append(name)
+        taken = {what: amount * pods for what, amount in amounts.items() if what in self._in_all}
+        for other in self._facts.keys() - {name} if taken else ():
+            facts = self._facts[other]
+            requested = {what: facts.requested.get(what, 0) + amount for what, amount in taken.items()}
+            self._facts[other] = replace(facts, requested={**facts.requested, **requested})
+            self._changes.append(other)
 
     def restore(self, name: str, facts: NodeFacts | None) -> None:
         """The node is again as `facts` returned it before."""

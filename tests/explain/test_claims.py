@@ -53,6 +53,25 @@ def by_claim(name: str, claim: str, **more: Any) -> Json:
     return pod(name, resourceClaims=[{"name": "gpu", "resourceClaimName": claim}], **more)
 
 
+def with_cpu(asking: Json, cpu: str) -> Json:
+    asking["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+    return asking
+
+
+def both_claims(name: str) -> Json:
+    """One for each pod, and one for all."""
+    made = by_claim(name, "shared")
+    made["spec"]["resourceClaims"] += by_template()["spec"]["resourceClaims"]
+    return made
+
+
+def reserved(claim: Json, pods: int) -> Json:
+    claim["status"]["reservedFor"] = [
+        {"resource": "pods", "name": f"p{i}", "uid": f"u{i}"} for i in range(pods)
+    ]
+    return claim
+
+
 def explained(asking: Json, *objects: Json) -> Json:
     (read,) = read_pods(inventory(asking))
     return explain(read, state(*objects), CONFIG)
@@ -93,12 +112,23 @@ def test_a_claim_in_the_inventory() -> None:
 
 FABRIC = resource_slice("fabric", [gpu_device(9)])
 FABRIC["spec"] |= {"nodeName": None, "allNodes": True}
+H200_FABRIC = json.loads(json.dumps(FABRIC))
+H200_FABRIC["spec"]["devices"] = [gpu_device(9, product="NVIDIA H200")]
+IS_H200 = "device.attributes['gpu.nvidia.com'].productName.contains('H200')"
 NICS = [
     device_class("nic.example.com", "device.driver == 'nic.example.com'", extended=None),
     resource_slice("single", [{"name": "nic-0"}], name="nics", driver="nic.example.com"),
 ]
 
 
+TWO_NICS = [
+    NICS[0],
+    resource_slice("single", [{"name": "nic-0"}, {"name": "nic-1"}], name="nics", driver="nic.example.com"),
+]
+NICS_NOT_COUNTED = (
+    "devices of DeviceClass nic.example.com, which are not known as GPUs, of ResourceClaimTemplate "
+    "default/asked"
+)
 CHANNEL = "channel.example.com"
 # As an IMEX channel: one on each node, that of the first held.
 CHANNELS = [
@@ -132,6 +162,10 @@ SHARED_CHANNELS = [
         name="shared",
     ),
 ]
+# Sixteen lanes, of which five are held.
+LANES = json.loads(json.dumps([*SHARED_CHANNELS, HELD_CHANNEL]))
+LANES[1]["spec"]["devices"][0]["capacity"] = {"lanes": {"value": "16"}}
+LANES[2]["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = {"lanes": "5"}
 RACK_CHANNELS = [CHANNELS[0], *CHANNELS[1:2], json.loads(json.dumps(CHANNELS[2]))]
 RACK_CHANNELS[2]["spec"] |= {"nodeName": None, "allNodes": True}
 
@@ -185,7 +219,7 @@ RACK_CHANNELS[2]["spec"] |= {"nodeName": None, "allNodes": True}
             GPU_AND_CHANNEL,
             SHARED_CHANNELS,
             {"claimed": 2, "single": 0, "plugin": 0},
-            [NOT_COUNTED],
+            [],
             id="claims share one, which other nodes lack",
         ),
         pytest.param(
@@ -194,6 +228,13 @@ RACK_CHANNELS[2]["spec"] |= {"nodeName": None, "allNodes": True}
             {"claimed": 0, "single": 0, "plugin": 0},
             [],
             id="none has the capacity",
+        ),
+        pytest.param(
+            [request(device_class=CHANNEL, capacity={"requests": {"lanes": "3"}})],
+            LANES,
+            {"claimed": 3, "single": 0, "plugin": 0},
+            [],
+            id="claims share the capacity of one, and some of it is held",
         ),
         pytest.param(
             GPU_AND_CHANNEL,
@@ -205,9 +246,16 @@ RACK_CHANNELS[2]["spec"] |= {"nodeName": None, "allNodes": True}
         pytest.param(
             [request(), request(device_class=CHANNEL, allocationMode="All") | {"name": "channel"}],
             CHANNELS,
-            {"claimed": 2, "single": 1, "plugin": 0},
+            {"claimed": 1, "single": 1, "plugin": 0},
             ["allocationMode: All of ResourceClaimTemplate default/asked", NOT_COUNTED],
             id="all of a node's",
+        ),
+        pytest.param(
+            [request(device_class="nic.example.com", allocationMode="All")],
+            TWO_NICS,
+            {"claimed": 0, "single": 1, "plugin": 0},
+            ["allocationMode: All of ResourceClaimTemplate default/asked", NICS_NOT_COUNTED],
+            id="all of a node's, which are several",
         ),
     ],
 )
@@ -387,6 +435,66 @@ def test_no_node_that_cannot_meet_a_constraint_is_the_best(
     assert "constraints between devices of ResourceClaimTemplate default/asked" in explanation["notModelled"]
 
 
+ANY = [request(), request() | {"name": "second"}]
+# GPUs and network devices below the same PCIe roots, two of each; and others that are alone below theirs.
+PAIRS = with_roots({"n": roots("a", "a", "b", "c")}, {"n": roots("a", "b", "d", "d")})
+
+
+@pytest.mark.parametrize(
+    ("objects", "requests", "constraint", "count"),
+    [
+        pytest.param(
+            with_roots({"n": roots("a", "b", "a", "b", "c", "d")}, {}),
+            [request(2)],
+            {"matchAttribute": ROOT},
+            2,
+            id="two GPUs below one root",
+        ),
+        pytest.param(
+            with_roots({"n": roots("a", "a", "a", "a", "b", "c")}, {}),
+            [request(2)],
+            {"distinctAttribute": ROOT},
+            2,
+            id="two GPUs below different roots",
+        ),
+        pytest.param(PAIRS, GPU_AND_NIC, {"matchAttribute": ROOT}, 2, id="a GPU beside a network device"),
+        pytest.param(PAIRS, GPU_AND_NIC, None, 4, id="a GPU and any network device"),
+        pytest.param(
+            with_roots({"n": [{"strings": ["a", "b"]}] * 2}, {}),
+            [request()],
+            {"matchAttribute": ROOT},
+            2,
+            id="a device of several values counts once",
+        ),
+        pytest.param(
+            with_roots({"n": roots("a", "a", "a")}, {}),
+            [request(), request(1, "device.driver == 'gpu.nvidia.com'") | {"name": "second"}],
+            None,
+            1,
+            id="two requests for the same GPUs",
+        ),
+        pytest.param(
+            with_roots({"n": roots("a", "b")}, {}),
+            ANY,
+            {"matchAttribute": ROOT},
+            0,
+            id="two equal requests, and no two GPUs below one root",
+        ),
+    ],
+)
+def test_no_more_pods_than_devices_meet_a_constraint(
+    objects: list[Json], requests: list[Json], constraint: Json | None, count: int
+) -> None:
+    """By capacity, and by a simulation of one more."""
+    template = claim_template("asked", *requests)
+    template["spec"]["spec"]["devices"]["constraints"] = [constraint] if constraint is not None else []
+    (read,) = read_pods(inventory(by_template()))
+    assert capacity(read, state(*objects, template), CONFIG)["total"] == count
+    items = placed([by_template(f"p{i}") for i in range(count + 1)], *objects, template)
+    assert [item["node"] for item in items] == [*["n"] * count, None]
+    assert items[-1]["reason"] == "cannot allocate all claims"
+
+
 @pytest.mark.parametrize(
     ("objects", "requests", "constraints", "like"),
     [
@@ -498,9 +606,9 @@ BESIDE_OTHERS = "adminAccess beside other requests (each is counted alone)"
         pytest.param(
             [request(), request(adminAccess=True) | {"name": "monitor"}],
             [],
-            {"claimed": 2, "single": 1},
+            {"claimed": 2},
             [BESIDE_OTHERS],
-            id="beside a GPU of its own",
+            id="beside a GPU of its own, which is another one",
         ),
     ],
 )
@@ -549,7 +657,7 @@ def first_available(*wanted: tuple[str, int], expression: str = "") -> Json:
         ),
         pytest.param(
             first_available(("gpu.nvidia.com", 8), (CHANNEL, 1)),
-            {"claimed": None, "single": None, "plugin": 0},
+            {"claimed": 1, "single": 1, "plugin": 0},
             id="or a device that is no GPU",
         ),
         pytest.param(
@@ -565,7 +673,6 @@ def test_no_node_without_a_free_device_is_the_best(wanted: Json, counts: Mapping
     (read,) = read_pods(inventory(by_template()))
     counted = capacity(read, state(*objects), CONFIG)
     assert {each["node"]: each["count"] for each in counted["nodes"]} == counts
-    assert all(each["gpus"] > 0 for each in counted["nodes"] if each["count"])
     assert {*explained(by_template(), *objects)["best"]} <= {name for name in counts if counts[name] != 0}
 
 
@@ -614,19 +721,76 @@ def test_pods_that_share_a_claim_share_its_device() -> None:
     assert {*places} == {"a", "b"}
 
 
+SHARED_BY_ALL = "the pods share the devices of ResourceClaim default/shared, which the first one gets"
+
+
+@pytest.mark.parametrize(
+    ("objects", "asking", "counts", "total", "notes"),
+    [
+        pytest.param(
+            [resource_claim("shared", request())],
+            by_claim("p", "shared"),
+            {"claimed": 110, "single": 110, "plugin": 0},
+            110,
+            [f"{SHARED_BY_ALL}; all go to its node, so the total is that of the best one"],
+            id="a claim without devices yet",
+        ),
+        pytest.param(
+            [resource_claim("shared", request())],
+            with_cpu(by_claim("p", "shared"), "20"),
+            {"claimed": 3, "single": 3, "plugin": 0},
+            3,
+            [f"{SHARED_BY_ALL}; all go to its node, so the total is that of the best one"],
+            id="the CPU of the node is a limit",
+        ),
+        pytest.param(
+            [resource_claim("shared", request()), claim_template("asked", request())],
+            both_claims("p"),
+            {"claimed": 1, "single": 0, "plugin": 0},
+            1,
+            [f"{SHARED_BY_ALL}; all go to its node, so the total is that of the best one"],
+            id="beside a GPU for each pod",
+        ),
+        pytest.param(
+            [resource_claim("shared", on="single", devices=["gpu-0"])],
+            with_cpu(by_claim("p", "shared"), "20"),
+            {"claimed": 0, "single": 3, "plugin": 0},
+            3,
+            [],
+            id="a claim that has its devices",
+        ),
+        pytest.param(
+            [reserved(resource_claim("shared", on="single", devices=["gpu-0"]), 250)],
+            by_claim("p", "shared"),
+            {"claimed": 0, "single": 6, "plugin": 0},
+            6,
+            [],
+            id="a claim serves 256 pods at most",
+        ),
+        pytest.param(
+            [H200_FABRIC, resource_claim("shared", request(1, IS_H200))],
+            with_cpu(by_claim("p", "shared"), "20"),
+            {"claimed": 3, "single": 3, "plugin": 3},
+            9,
+            [SHARED_BY_ALL],
+            id="a device that all nodes reach",
+        ),
+    ],
+)
+def test_capacity_of_pods_that_share_a_claim(
+    objects: list[Json], asking: Json, counts: Mapping[str, int], total: int, notes: list[str]
+) -> None:
+    (read,) = read_pods(inventory(asking))
+    counted = capacity(read, state(*CLUSTER, *objects), CONFIG)
+    assert {each["node"]: each["count"] for each in counted["nodes"]} == counts
+    assert (counted["total"], counted["warnings"]) == (total, notes)
+
+
 def test_capacity_counts_what_claims_leave() -> None:
     (read,) = read_pods(inventory(by_template()))
     counted = capacity(read, state(*CLUSTER, claim_template("asked", request())), CONFIG)
     counts = {each["node"]: each["count"] for each in counted["nodes"]}
     assert counts == {"claimed": 2, "single": 1, "plugin": 0}
-
-
-def test_capacity_knows_no_limit_of_devices_that_several_nodes_can_reach() -> None:
-    (read,) = read_pods(inventory(by_template()))
-    counted = capacity(read, state(node("n"), device_class(), FABRIC, claim_template("asked")), CONFIG)
-    assert counted["nodes"] == [{"node": "n", "count": None, "gpus": 0, "limit": None}]
-    several = "devices that several nodes can reach of ResourceClaimTemplate default/asked"
-    assert counted["notModelled"] == [several]
 
 
 RACK = json.loads(json.dumps(FABRIC))
@@ -639,15 +803,17 @@ RACK["spec"] |= {
 
 
 @pytest.mark.parametrize(
-    ("more", "counts"),
+    ("more", "counts", "total"),
     [
-        pytest.param([RACK], {"in": None, "out": 0}, id="only the nodes of a rack reach them"),
+        pytest.param([RACK], {"in": 1, "out": 0}, 1, id="only the nodes of a rack reach them"),
         pytest.param(
             [RACK, resource_slice("out", [gpu_device(0, node="out")])],
-            {"in": None, "out": None},
+            # Which nodes reach which device is not compared.
+            {"in": 1, "out": 2},
+            2,
             id="another node has one of its own",
         ),
-        pytest.param([FABRIC], {"in": None, "out": None}, id="all nodes reach them"),
+        pytest.param([FABRIC], {"in": 1, "out": 1}, 1, id="all nodes reach them"),
     ],
 )
 @pytest.mark.parametrize(
@@ -663,8 +829,9 @@ RACK["spec"] |= {
     ],
 )
 def test_devices_that_several_nodes_reach(
-    asking: Json, of: str, plugins: Mapping[str, int], more: list[Json], counts: Mapping[str, int | None]
+    asking: Json, of: str, plugins: Mapping[str, int], more: list[Json], counts: Mapping[str, int], total: int
 ) -> None:
+    """For claims, their devices are a limit; by the name of a resource they are not counted."""
     (read,) = read_pods(inventory(asking))
     objects = [device_class(), node("in", labels={"rack": "r1"}), node("out"), *more, claim_template("asked")]
     if plugins:
@@ -672,8 +839,38 @@ def test_devices_that_several_nodes_reach(
         objects += [gpu_node(name, [gpu(0), gpu(1)]) for name in plugins]
         objects.append(pod("held", {WHOLE: "2"}, on="full"))
     counted = capacity(read, state(*objects), CONFIG)
-    assert {each["node"]: each["count"] for each in counted["nodes"]} == {**counts, **plugins}
+    expected: Mapping[str, int | None] = counts
+    if plugins:
+        expected = {name: None if count else 0 for name, count in counts.items()}
+    assert {each["node"]: each["count"] for each in counted["nodes"]} == {**expected, **plugins}
+    assert counted["total"] == (None if plugins else total)
     assert counted["notModelled"] == [f"devices that several nodes can reach of {of}"]
+
+
+@pytest.mark.parametrize(
+    ("asking", "fits"),
+    [
+        pytest.param(by_template(), [], id="for a claim"),
+        pytest.param(pod("p", {WHOLE: "2"}), ["plugin"], id="for the name of a resource"),
+    ],
+)
+def test_more_devices_than_there_are_fit_nowhere_though_several_nodes_reach_them(
+    asking: Json, fits: list[str]
+) -> None:
+    plugin = [node("plugin", {WHOLE: "2"}), gpu_node("plugin", [gpu(0), gpu(1)])]
+    explanation = explained(
+        asking, device_class(), node("n"), FABRIC, *plugin, claim_template("asked", request(2))
+    )
+    assert explanation["best"] == fits
+    assert {each["reason"] for each in explanation["nodes"] if each["by"] == "kubernetes"} == {
+        "cannot allocate all claims"
+    }
+
+
+def test_devices_that_several_nodes_reach_are_given_once() -> None:
+    objects = [device_class(), node("a"), node("b"), FABRIC, claim_template("asked")]
+    places = [item["node"] for item in placed([by_template(f"p{i}") for i in range(3)], *objects)]
+    assert sorted(map(str, places)) == ["None", "None", "a"]
 
 
 def test_a_simulation_gives_each_gpu_of_dra_once() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from scheduler_ext.core.dra.claims import Claims
-from scheduler_ext.core.dra.consumable import taken_amounts
+from scheduler_ext.core.dra.consumable import claims_served, taken_amounts
 from scheduler_ext.core.dra.device import (
     DraDevice,
     NodeDevices,
@@ -18,7 +18,7 @@ from scheduler_ext.core.dra.device import (
     memory_mib,
 )
 from scheduler_ext.core.dra.device_names import Compile, DeviceNames, Names, admits, ask_resource
-from scheduler_ext.core.dra.hosts import Candidate, Candidates, hosts_of
+from scheduler_ext.core.dra.hosts import Candidate, Candidates, DeviceCount, Find, Supply, hosts_of, total
 from scheduler_ext.core.dra.known_claims import Asked, ClaimDemand, KnownClaims, together, unknown_claim
 from scheduler_ext.core.dra.pools import Pools
 from scheduler_ext.core.dra.published import (
@@ -48,13 +48,6 @@ class _Digest(NamedTuple):
     names: Names
 
 
-class OtherDevices(NamedTuple):
-    """The devices of a node that are no GPUs: those that are free, and all."""
-
-    free: int
-    all: int
-
-
 class DeviceIndex:
     """All that the API group resource.k8s.io says of GPUs. One thread at a time. Updates return the names of
     the nodes that they change; nodes that only new names change are `take_renamed`."""
@@ -79,9 +72,13 @@ class DeviceIndex:
         self._same: dict[frozenset[str], frozenset[str]] = {}
         # The terms of the nodes that reach devices of a name, where several nodes reach some.
         self._reach: dict[str, tuple[NodeSelectorTerm, ...]] = {}
-        self.others: Mapping[str, Mapping[str, OtherDevices]] = {}
+        # The most free devices of each name that a node may reach, where several nodes reach some.
+        self._most_reached: dict[str, int] = {}
+        self.others: Mapping[str, Mapping[str, DeviceCount]] = {}
         """The devices that are no GPUs, by name and by node, as far as they were counted; a node that is not
         named has none."""
+        self.supplies: Mapping[str, Supply] = {}
+        """How many pods can have the devices that the `resources` of ClaimHosts stand for."""
         # The nodes that may have the other devices of each claim, by its uid, and the counted requests with
         # admin access.
         self._hosts: dict[str, tuple[ClaimHosts, ...]] = {}
@@ -284,9 +281,11 @@ class DeviceIndex:
             admin=sum(each.admin for each in claim.requests),
         )
 
-    def reach(self, resource: str) -> tuple[NodeSelectorTerm, ...] | None:
-        """The terms of the nodes that reach devices of a resource; None if all do, or if no devices that
-        several nodes reach were looked for (`count_others`). Any thread may call it."""
+    def reach(self, resource: str, count: int = 0) -> tuple[NodeSelectorTerm, ...] | None:
+        """The terms of the nodes that reach so many devices of a resource; None if all do, or if no devices
+        that several nodes reach were looked for (`count_others`). Any thread may call it."""
+        if count > self._most_reached.get(resource, count):
+            return ()
         return self._reach.get(resource)
 
     def count_others(self) -> None:
@@ -303,7 +302,37 @@ class DeviceIndex:
                 found[key] = self._candidates(request.ask, admin=request.admin)
             return found[key]
 
-        others: dict[str, Mapping[str, OtherDevices]] = {}
+        self.others, self._admin = self._counted(waiting, find)
+
+        def is_counted(request: Requested) -> bool:
+            if request.admin or self.resource_of(request.ask) is not None:
+                return not (request.admin or self._has_open)
+            return bool(request.devices) and ask_resource(request.ask) in self.others
+
+        # Most claims ask what others ask.
+        alike = {(claim.requests, claim.constraints): claim for claim in waiting}
+        made = {key: list(hosts_of(claim, find, is_counted)) for key, claim in alike.items()}
+        self._hosts = {
+            claim.uid: tuple(part.hosts for part in made[claim.requests, claim.constraints])
+            for claim in waiting
+        }
+        parts = chain.from_iterable(made.values())
+        self.supplies = dict(chain.from_iterable(part.supplies.items() for part in parts))
+        self._reach, self._most_reached = {}, {}
+        for name, ask in self._names.now.asks.items() if self._has_open else ():
+            if (terms := self._terms(name)) is not None:
+                self._reach[name] = terms
+            if (here := self._candidates(ask, admin=False)) is not None:
+                local = (total(each.serves for each in devices).free for devices in here.by_node.values())
+                anywhere = total(each.serves for each in here.anywhere).free
+                self._most_reached[name] = max(local, default=0) + anywhere
+
+    def _counted(
+        self, waiting: Iterable[Claim], find: Find
+    ) -> tuple[dict[str, Mapping[str, DeviceCount]], frozenset[DeviceAsk]]:
+        """The devices of requests for no GPUs, by name and by node, and the requests with admin access, as
+        far as each of their devices is known."""
+        others: dict[str, Mapping[str, DeviceCount]] = {}
         admin: set[DeviceAsk] = set()
         for request in (each for claim in waiting for each in claim.requests):
             is_other = request.devices and self.resource_of(request.ask) is None
@@ -311,23 +340,11 @@ class DeviceIndex:
                 continue
             if request.admin:
                 admin.add(request.ask)
-            else:
-                others[ask_resource(request.ask)] = {
-                    node: OtherDevices(sum(each.is_free for each in devices), len(devices))
-                    for node, devices in here.by_node.items()
-                }
-        self.others, self._admin = others, frozenset(admin)
-
-        def is_counted(request: Requested) -> bool:
-            if request.admin or self.resource_of(request.ask) is not None:
-                return not request.admin
-            return bool(request.devices) and ask_resource(request.ask) in others
-
-        self._hosts = {claim.uid: tuple(hosts_of(claim, find, is_counted)) for claim in waiting}
-        self._reach = {}
-        for name in self._names.now.asks if self._has_open else ():
-            if (terms := self._terms(name)) is not None:
-                self._reach[name] = terms
+                continue
+            others[ask_resource(request.ask)] = {
+                node: total(each.serves for each in found) for node, found in here.by_node.items()
+            }
+        return others, frozenset(admin)
 
     def _terms(self, name: str) -> tuple[NodeSelectorTerm, ...] | None:
         """The terms of the nodes that reach devices of a name: their own, or some that several nodes reach.
@@ -346,33 +363,47 @@ class DeviceIndex:
 
     def _candidates(self, ask: DeviceAsk, *, admin: bool) -> Candidates | None:
         """The devices that a request may get, for admin access those that are held, too (allocateDevice in
-        allocator_stable.go of k8s.io/dynamic-resource-allocation). None if no slice is known, or one of
-        them is within reach of several nodes."""
+        allocator_stable.go of k8s.io/dynamic-resource-allocation). None if no slice is known."""
         names = self._names.now
         name = own if (own := ask_resource(ask)) in names.asks else DEVICE_CLASS_PREFIX + ask.device_class
         if name not in names.asks or not self._pools.names():
             return None
         selectors, wanted = names.selectors[name], amounts(dict(ask.capacity))
         by_node: dict[str, list[Candidate]] = {}
+        anywhere: list[Candidate] = []
         is_exact = name == own
         for item in (item for pool in self._pools.all_pools() for item in self._pools.complete(pool)):
             for device in item.devices:
                 admitted = admits(selectors, device.facts)
                 if admitted is False:
                     continue
-                if item.node is None:
-                    return None
-                shared = device.facts.allow_multiple_allocations
-                is_exact = is_exact and admitted is True and not shared and not device.consumes
-                if wanted and taken_amounts(amounts(device.facts.capacity), device.policies, wanted) is None:
-                    continue
+                is_exact = is_exact and admitted is True and not device.consumes
                 id = DeviceId(item.driver, item.pool, device.name)
+                serves = self._serves(id, device, wanted)
+                if serves is None:
+                    continue
+                if admin:
+                    serves = DeviceCount(serves.all, serves.all)
                 rules = [rule for rule in self._rules.values() if rule.is_about(id)]
-                taints = _tainted(device, item.pool, rules).taints
-                is_free = admin or shared or not self._claims.holds(id)
-                is_free = is_free and first_untolerated(taints, ask.tolerations) is None
-                by_node.setdefault(item.node, []).append(Candidate(device, is_free))
-        return Candidates(by_node, is_exact)
+                if first_untolerated(_tainted(device, item.pool, rules).taints, ask.tolerations) is not None:
+                    serves = serves._replace(free=0)
+                found = by_node.setdefault(item.node, []) if item.node is not None else anywhere
+                found.append(Candidate(device, serves))
+        return Candidates(by_node, anywhere, is_exact and not anywhere)
+
+    def _serves(self, id: DeviceId, device: PublishedDevice, wanted: Mapping[str, int]) -> DeviceCount | None:
+        """How many claims that want so much of its capacities a device serves; None if it serves none."""
+        shared = device.facts.allow_multiple_allocations
+        if not (shared or wanted):
+            return DeviceCount(int(not self._claims.holds(id)), 1)
+        capacity = amounts(device.facts.capacity)
+        taken = taken_amounts(capacity, device.policies, wanted)
+        if taken is None:
+            return None
+        if not shared:
+            return DeviceCount(int(not self._claims.holds(id)), 1)
+        held = self._claims.consumed(id)
+        return DeviceCount(claims_served(capacity, taken, held), claims_served(capacity, taken, {}))
 
     def problem(self, resource: str) -> str | None:
         """Why devices of a resource are unknown; None if all are known. Any thread may call it."""

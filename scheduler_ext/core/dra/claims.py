@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from scheduler_ext.core.dra.published import Claim, DeviceId, PublishedDevice
@@ -86,6 +87,15 @@ class Claims:
     def holds(self, id: DeviceId) -> bool:
         """Whether a claim holds a device."""
         return id in self._holders
+
+    def consumed(self, id: DeviceId) -> Counter[str]:
+        """What claims hold of each capacity of a device that they share."""
+        amounts: Counter[str] = Counter()
+        for uid in self._holders.get(id, ()):
+            for each in self._claims[uid].devices or ():
+                if each.id == id:
+                    amounts.update(each.consumed)
+        return amounts
 
     def on_node(self, node: str) -> Iterable[Claim]:
         """The claims that hold devices of a node."""

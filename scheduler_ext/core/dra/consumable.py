@@ -5,6 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
+
+# How many claims a device serves that limits them by none of its capacities.
+MANY: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +58,9 @@ def taken_amounts(
             return None
         taken[name] = amount
     return taken
+
+
+def claims_served(capacity: Mapping[str, int], taken: Mapping[str, int], held: Mapping[str, int]) -> int:
+    """How many more claims that each take so much a device serves beside what is held of it."""
+    left = ((capacity[name] - held.get(name, 0)) // amount for name, amount in taken.items() if amount)
+    return max(0, min(left, default=MANY))

@@ -53,11 +53,11 @@ def together(parts: Iterable[Asked]) -> Asked:
     others: Counter[str] = Counter()
     held: dict[str, None] = {}
     reach: dict[Reach, None] = {}
-    hosts: dict[ClaimHosts, None] = {}
+    hosts: list[ClaimHosts] = []
     admin = 0
     for units, not_modelled, nodes, more, claims, terms, having, accesses in parts:
         reach |= dict.fromkeys(terms)
-        hosts |= dict.fromkeys(having)
+        hosts += having
         admin += accesses
         held |= dict.fromkeys(claims)
         for name, count in more:
@@ -113,5 +113,5 @@ class KnownClaims:
         """As DeviceIndex.problem."""
         return self.problems.get(resource)
 
-    def reach(self, resource: str) -> None:
+    def reach(self, resource: str, count: int = 0) -> None:
         """As DeviceIndex.reach, of a running cluster."""

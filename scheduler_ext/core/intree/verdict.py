@@ -40,17 +40,20 @@ class NodeFacts:
 
 
 class ClaimHosts(NamedTuple):
-    """The nodes that may have devices which a claim asks, now and as new nodes, or `lacking`: those that have
-    none, unlike all others. `needed` is for people."""
+    """The nodes that may have devices which a claim asks, now and as new nodes (None: all), or `lacking`:
+    those that have none, unlike all others. `needed` is for people. `resources` stand for these devices
+    where they are counted: a pod takes one of each."""
 
     needed: str
-    nodes: frozenset[str]
-    as_new: frozenset[str]
+    nodes: frozenset[str] | None
+    as_new: frozenset[str] | None
     lacking: bool = False
+    resources: tuple[str, ...] = ()
 
     def admit(self, node: str, *, as_new: bool = False) -> bool:
         """Whether a node may have the devices."""
-        return (node in (self.as_new if as_new else self.nodes)) != self.lacking
+        nodes = self.as_new if as_new else self.nodes
+        return nodes is None or (node in nodes) != self.lacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +179,10 @@ def _reachable_devices(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None
         if not node.allocatable.get(resource) and not any(
             term.matches(node.labels, fields) for term in terms
         ):
-            where = " or ".join(map(str, terms)) or "no node"
-            return InTreeRejection(
-                "DynamicResources",
-                NO_DEVICES,
-                needed=f"a node that reaches such devices: {where}",
-                have="none",
-            )
+            needed = f"a node that reaches such devices: {' or '.join(map(str, terms))}"
+            if not terms:
+                needed = f"{pod.requests.get(resource, 1)} of {resource} within reach of one node"
+            return InTreeRejection("DynamicResources", NO_DEVICES, needed=needed, have="none")
     return None
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Protocol
 
+from msgspec import structs
+
 from scheduler_ext.core.dra.known_claims import Asked
 from scheduler_ext.core.dra.published import TEMPLATE_PREFIX
 from scheduler_ext.core.intree import NodeSelectorTerm
@@ -18,8 +20,8 @@ class ClaimLookup(Protocol):
     def problem(self, resource: str) -> str | None:
         """Why devices of a resource are unknown."""
 
-    def reach(self, resource: str) -> tuple[NodeSelectorTerm, ...] | None:
-        """The terms of the nodes that reach devices of a resource, where these are known."""
+    def reach(self, resource: str, count: int = 0) -> tuple[NodeSelectorTerm, ...] | None:
+        """The terms of the nodes that reach so many devices of a resource, where these are known."""
 
 
 def asked_through(pod: kube.Pod, claims: ClaimLookup | None) -> Asked:
@@ -31,6 +33,19 @@ def asked_through(pod: kube.Pod, claims: ClaimLookup | None) -> Asked:
         return Asked(not_modelled=("resource claims (DRA)",))
     namespace = (pod.metadata.namespace if pod.metadata else None) or "default"
     return claims.asked(namespace, names)
+
+
+def named_claims(pod: kube.Pod) -> list[str]:
+    """The claims that the pod shares with all pods that name them, too."""
+    entries = (pod.spec.resource_claims if pod.spec is not None else None) or ()
+    return [each.resource_claim_name for each in entries if each is not None and each.resource_claim_name]
+
+
+def without_named_claims(pod: kube.Pod) -> kube.Pod:
+    """The pod with those claims only that are made for it."""
+    spec = pod.spec or kube.PodSpec()
+    own = [each for each in spec.resource_claims or () if each is None or not each.resource_claim_name]
+    return structs.replace(pod, spec=structs.replace(spec, resource_claims=own))
 
 
 def claim_names(pod: kube.Pod) -> list[str]:

@@ -26,7 +26,9 @@ def pod_needs(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
         if amount < 0:
             raise QuantityError(f"{name[:SHOWN_CHARS]}: a negative amount; ask 0 or more")
     asked = asked_through(pod, claims)
-    requests |= {name: requests.get(name, 0) + Fraction(count) for name, count in asked.others}
+    by_claim = (*asked.others, *((name, 1) for each in asked.hosts for name in each.resources))
+    for name, count in by_claim:
+        requests[name] = requests.get(name, 0) + Fraction(count)
     affinity = (spec.affinity.node_affinity if spec.affinity else None) or kube.NodeAffinity()
     required = None
     if affinity.required:
@@ -45,8 +47,8 @@ def pod_needs(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
             for each in affinity.preferred or ()
         ),
         claim_nodes=asked.nodes,
-        claim_terms=(*asked.terms, *_reached_only(spec, claims)),
-        claim_hosts=asked.hosts,
+        claim_terms=(*asked.terms, *_reached_only(spec, requests, claims)),
+        claim_hosts=tuple(dict.fromkeys(asked.hosts)),
     )
 
 
@@ -86,12 +88,14 @@ def not_modelled(pod: kube.Pod, claims: ClaimLookup | None = None) -> list[str]:
     return [name for name, used in uses.items() if used]
 
 
-def _reached_only(spec: kube.PodSpec, claims: ClaimLookup | None) -> Iterator[Reach]:
+def _reached_only(
+    spec: kube.PodSpec, requests: Mapping[str, Fraction], claims: ClaimLookup | None
+) -> Iterator[Reach]:
     """The nodes that reach devices of the resources that a pod asks, where only some nodes do."""
     if claims is None:
         return
     for name in resource_names(spec):
-        if (terms := claims.reach(name)) is not None:
+        if (terms := claims.reach(name, int(requests.get(name, 0)))) is not None:
             yield name, terms
 
 
