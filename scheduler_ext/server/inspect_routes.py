@@ -1,7 +1,6 @@
 """The inspection listener's answers: GPUs, pods, why a pod is on its node or waits, and dumps."""
 
 import time
-from collections.abc import Callable
 
 from flask import Blueprint, Response, request
 
@@ -12,8 +11,8 @@ from scheduler_ext.explain.waiting import Waiting, pod_list
 from scheduler_ext.server.accepted import MANIFEST_TYPES, check_content
 from scheduler_ext.server.explaining import Explaining, namespaced
 from scheduler_ext.server.http.body import BodyError, read_body, received_at
-from scheduler_ext.server.replies import json_reply, problem_reply
-from scheduler_ext.server.shared_answers import SharedAnswers
+from scheduler_ext.server.replies import problem_reply
+from scheduler_ext.server.shared_answers import SharedAnswers, shared_reply
 from scheduler_ext.sources.source_status import Source
 from scheduler_ext.views.idle_pods import idle_pod_list
 from scheduler_ext.views.ledger_dump import ledger_dump
@@ -84,15 +83,15 @@ def questions_blueprint(
 
     @routes.get("/inventory")
     def inventory() -> Response:
-        return _shared(inventories, listed, request.args.get("node"))
+        return shared_reply(inventories, listed, request.args.get("node"))
 
     @routes.get("/idle")
     def idle() -> Response:
-        return _shared(idle_pods, idle_listed, request.args.get("namespace"))
+        return shared_reply(idle_pods, idle_listed, request.args.get("namespace"))
 
     @routes.get("/pods")
     def pods() -> Response:
-        return _shared(pod_lists, lambda: encode_json(pod_list(infos(), waiting.lines())))
+        return shared_reply(pod_lists, lambda: encode_json(pod_list(infos(), waiting.lines())))
 
     @routes.get("/debug/snapshot")
     def snapshot() -> Response:
@@ -106,13 +105,9 @@ def questions_blueprint(
 
     @routes.get("/debug/ledger")
     def ledger() -> Response:
-        return _shared(ledgers, lambda: encode_json(ledger_dump(source.snapshot, resources)))
+        return shared_reply(ledgers, lambda: encode_json(ledger_dump(source.snapshot, resources)))
 
     return routes
-
-
-def _shared(answers: SharedAnswers[bytes], compute: Callable[..., bytes], *question: str | None) -> Response:
-    return json_reply(200, answers.answer(question, received_at(request.environ), lambda: compute(*question)))
 
 
 def _only_pod(body: bytes) -> tuple[kube.Pod, list[str]]:

@@ -4,9 +4,7 @@ import time
 
 from flask import Blueprint, Response, request
 
-from scheduler_ext.server.http.body import received_at
-from scheduler_ext.server.replies import compressed
-from scheduler_ext.server.shared_answers import SharedAnswers
+from scheduler_ext.server.shared_answers import SharedAnswers, shared_reply
 from scheduler_ext.views.queue.queue_list import QueueView
 from scheduler_ext.wire.extender_args import encode_json
 
@@ -18,21 +16,15 @@ def queue_blueprint(queue: QueueView) -> Blueprint:
     routes = Blueprint("queue", __name__)
     answers = SharedAnswers[bytes]()
 
+    def listed(namespace: str | None, most: int | None) -> bytes:
+        return encode_json(queue.listed(namespace, time.time(), most))
+
     @routes.get("/queue")
     def whole() -> Response:
-        return listed(None)
+        return shared_reply(answers, listed, request.args.get("namespace") or None, None)
 
     @routes.get("/page/queue")
     def first() -> Response:
-        return listed(_MOST_ON_PAGE)
-
-    def listed(most: int | None) -> Response:
-        namespace = request.args.get("namespace") or None
-        body = answers.answer(
-            (namespace, most),
-            received_at(request.environ),
-            lambda: encode_json(queue.listed(namespace, time.time(), most)),
-        )
-        return compressed(Response(content_type="application/json"), body)
+        return shared_reply(answers, listed, request.args.get("namespace") or None, _MOST_ON_PAGE)
 
     return routes

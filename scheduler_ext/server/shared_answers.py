@@ -5,6 +5,11 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Generic, TypeVar
 
+from flask import Response, request
+
+from scheduler_ext.server.http.body import received_at
+from scheduler_ext.server.replies import compressed
+
 T = TypeVar("T")
 
 # The answers that are kept, of the questions that were computed last.
@@ -34,3 +39,11 @@ class SharedAnswers(Generic[T]):
                 if len(self._answers) > _MOST_QUESTIONS:
                     del self._answers[next(iter(self._answers))]
             return found[1]
+
+
+def shared_reply(
+    answers: SharedAnswers[bytes], compute: Callable[..., bytes], *question: str | int | None
+) -> Response:
+    """The reply to this request, whose body `compute` makes of the question as JSON."""
+    body = answers.answer(question, received_at(request.environ), lambda: compute(*question))
+    return compressed(Response(content_type="application/json"), body)
