@@ -46,10 +46,10 @@ _REMEDIES = {
 
 def unoffered(request: GpuRequest, snapshot: Snapshot, resources: ResourceNames) -> Iterator[str]:
     """A sentence for the models and each resource that no node has, with the existing ones."""
-    known = {name for model in snapshot.models for name in (model.name, model.family)}
-    nowhere = [wish for wish in request.models if wish not in known]
+    offered = {name for model in snapshot.models for name in (model.name, model.family)}
+    nowhere = [wish for wish in request.models if wish not in offered]
     if nowhere:
-        close = get_close_matches(nowhere[0], sorted(known), n=2)
+        close = get_close_matches(nowhere[0], sorted(offered), n=2)
         meant = f"; did you mean {listed(close, 'or')}?" if close else ""
         yield f"no node has a GPU of model {few(nowhere)}{meant}"
     there = offers(snapshot.nodes.values())

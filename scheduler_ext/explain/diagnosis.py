@@ -75,12 +75,12 @@ def diagnosis(case: Case) -> dict[str, Any]:
         if (code := codes[snapshot.row_of[name]]) != FITS or name in case.in_tree
     ]
     counts = Counter(each.reason for each in refused)
-    told: dict[str, Any] = {"counts": dict(counts.most_common()), "nearest": None, "advice": []}
+    found: dict[str, Any] = {"counts": dict(counts.most_common()), "nearest": None, "advice": []}
     if len(refused) < len(snapshot.nodes):
-        return told
+        return found
     near = nearest(refused, case.decision, case.needs, case.ours)
     if near is None:
-        return told | {"advice": [f"There are {NO_NODES}: none has been seen yet, or none exists"]}
+        return found | {"advice": [f"There are {NO_NODES}: none has been seen yet, or none exists"]}
     miss = miss_of(near, case.decision)
     leaving: list[BoundPod] = []
     if near.in_tree is None and near.kept is None:
@@ -91,7 +91,7 @@ def diagnosis(case: Case) -> dict[str, Any]:
     if leaving:
         gone = "ended" if any(pod.expected for pod in leaving) else "left"
         text += f"; would fit if {leavers(leaving, case.namespace)} {gone}"
-    told["nearest"] = {
+    found["nearest"] = {
         "node": near.node.info.name,
         "by": "gpu" if near.in_tree is None else "kubernetes",
         "reason": near.reason,
@@ -105,17 +105,17 @@ def diagnosis(case: Case) -> dict[str, Any]:
     if numbers is not None:
         operators = BY_NAME[numbers.criterion].for_operators(numbers, near.node, case.request, case.fits_on)
     ways = [_changes(case), _of_kubernetes(refused, near, case)]
-    told["advice"] = [
+    found["advice"] = [
         *unoffered(case.request, snapshot, case.sizing.resources),
         *_waiting(near, leaving, case),
         *([operators] if operators else []),
         # The nearest node's needs come first.
         *chain.from_iterable(ways if near.in_tree is None else reversed(ways)),
     ]
-    if not told["advice"]:
-        told["advice"] = [_IN_VAIN.get(near.remedy, near.remedy) if case.in_vain else near.remedy]
-    told["advice"] = [advice[0].upper() + advice[1:] for advice in told["advice"]]
-    return told
+    if not found["advice"]:
+        found["advice"] = [_IN_VAIN.get(near.remedy, near.remedy) if case.in_vain else near.remedy]
+    found["advice"] = [advice[0].upper() + advice[1:] for advice in found["advice"]]
+    return found
 
 
 def blockers(node: Node, request: GpuRequest, sizing: Sizing, uid: str) -> list[BoundPod]:
@@ -194,7 +194,7 @@ def _of_kubernetes(refused: Sequence[Refused], near: Refused, case: Case) -> lis
     for each in refused:
         if each.in_tree is not None and each.code == FITS:
             kept.setdefault((each.in_tree.plugin, each.in_tree.reason), []).append(each)
-    told = []
+    sentences = []
     for (_, reason), nodes in sorted(kept.items(), key=lambda item: -len(item[1])):
         example = nearest(nodes, case.decision, case.needs, case.ours)
         assert example is not None
@@ -202,8 +202,8 @@ def _of_kubernetes(refused: Sequence[Refused], near: Refused, case: Case) -> lis
         if example is not near:
             why = obstacle(example.node, reason, miss_of(example, case.decision))
         them = "it" if len(nodes) == 1 else "them"
-        told.append(
+        sentences.append(
             f"the GPUs of {nodes_in_words(len(nodes))} would do, but kube-scheduler refuses {them} ({why}): "
             f"{remedy(example, nodes, case.needs)}"
         )
-    return told
+    return sentences

@@ -82,7 +82,7 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
         kube_view = replace(
             kube_view,
             refused=nodes.refused(needs),
-            facts=nodes.known,
+            facts=nodes.all_facts,
             preferences=nodes.preferences(needs),
             ignored=nodes.ours(needs),
         )

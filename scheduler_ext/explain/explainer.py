@@ -140,8 +140,8 @@ class Explainer:
     ) -> dict[str, Any]:
         """The Explanation of a pod that need not exist, with notes about it among the warnings, and with at
         most so many nodes. Raises RequestError (400) naming the problem."""
-        told = self._explained(_Found(pod, self._wish(pod), warnings=notes), most)
-        return told | {"notes": unserved(pod, self.config)}
+        answer = self._explained(_Found(pod, self._wish(pod), warnings=notes), most)
+        return answer | {"notes": unserved(pod, self.config)}
 
     @_bad_request()
     def of_waiting(self, waiting: PendingPod) -> dict[str, Any]:
@@ -150,8 +150,8 @@ class Explainer:
         pod = read_redacted(waiting.manifest)
         found = _Found(pod, self._wish(pod), self._record.of_pod(waiting.pod))
         decision, kube_view = self._decided(found)
-        told = diagnosed(pod, decision, kube_view, self.config, self._source.claims)
-        return told | {"nodes": len(decision.snapshot.nodes)}
+        answer = diagnosed(pod, decision, kube_view, self.config, self._source.claims)
+        return answer | {"nodes": len(decision.snapshot.nodes)}
 
     def beside_nodes(self, waiting: PendingPod) -> GangWait | None:
         """What a waiting pod waits for though nodes take it: its gang, or the end of its gates."""
@@ -198,10 +198,10 @@ class Explainer:
         own = pod_warnings(found.pod, found.request, self._sizing.resources, nodes)
         warnings = [*found.warnings, *own]
         claims = self._source.claims
-        told = explanation(
+        answer = explanation(
             found.pod, decision, kube_view, self.config, warnings, claims, most, dry_runs=dry_runs
         )
-        return told | {
+        return answer | {
             "asks": asks(found.request) if isinstance(found.request, GpuRequest) else None,
             "generation": decision.snapshot.generation,
             "gone": found.gone,

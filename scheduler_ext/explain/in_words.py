@@ -37,9 +37,9 @@ class Why:
 def why_in_words(answer: _Values) -> Why:
     """The words for the answer of `GET /explain` about a named pod."""
     gone, waits = answer.get("gone", False), not answer["boundTo"]
-    said = None
+    message = None
     if waits and answer["kubeScheduler"]:
-        said = f"kube-scheduler {'said' if gone else 'says'}: {answer['kubeScheduler']}"
+        message = f"kube-scheduler {'said' if gone else 'says'}: {answer['kubeScheduler']}"
     decisions: Sequence[str] = ()
     if answer["recorded"] is not None:
         decisions = _recorded(answer["recorded"])
@@ -52,7 +52,7 @@ def why_in_words(answer: _Values) -> Why:
         notes=answer["warnings"],
         verdict=_verdict(answer, leaves=leaves),
         refused=waits and not answer["fits"],
-        kube_scheduler=said,
+        kube_scheduler=message,
         decisions=decisions,
         not_modelled=not_modelled(answer["notModelled"]),
     )
@@ -82,9 +82,9 @@ def why_not(answer: _Values) -> list[str]:
     if answer["advice"]:
         lines += ["What would help:", *(f"  - {advice}" for advice in answer["advice"])]
     # Older extenders do not report it.
-    told = answer.get("autoscaler")
-    if told is not None and answer["counts"]:
-        lines.append(new_node_in_words(told))
+    autoscaler = answer.get("autoscaler")
+    if autoscaler is not None and answer["counts"]:
+        lines.append(new_node_in_words(autoscaler))
     return lines
 
 

@@ -116,13 +116,14 @@ def unserved(pod: kube.Pod, config: Configuration) -> list[str]:
     name, ours = spec.scheduler_name or _DEFAULT_SCHEDULER, config.scheduler_names
     if name in ours or not (asks_gpu(spec, config.resource_names()) or spec.resource_claims):
         return []
-    said = (
+    scheduler = (
         f"its schedulerName is {name}"
         if spec.scheduler_name
         else f"it has no schedulerName, so {name} places it"
     )
     return [
-        f"{said}, which does not ask this extender: the answer holds for schedulerName: {' or '.join(ours)}"
+        f"{scheduler}, which does not ask this extender: the answer holds for schedulerName: "
+        f"{' or '.join(ours)}"
     ]
 
 
@@ -170,10 +171,10 @@ def misspellings(pod: kube.Pod, resources: ResourceNames, nodes: Iterable[NodeIn
     hints += [(f"resource {name}", wishes.resource_hint(name, share)) for name in others]
     found += [f"{what} has no effect in this extender; {hint}" for what, hint in hints if hint]
     uncounted = [each for each in others if resources.looks_like_gpu(each)]
-    known = [info for info in nodes if info.allocatable is not None] if uncounted else []
+    with_node = [info for info in nodes if info.allocatable is not None] if uncounted else []
     found += [*_pod_level(pod, resources), *_refused_amounts(pod, resources)]
     return found + [
-        _uncounted(name, resources, known) for name in uncounted if not wishes.resource_hint(name, share)
+        _uncounted(name, resources, with_node) for name in uncounted if not wishes.resource_hint(name, share)
     ]
 
 

@@ -82,7 +82,7 @@ class InTreeNodes:
         return self._facts.get(name)
 
     @property
-    def known(self) -> Mapping[str, NodeFacts]:
+    def all_facts(self) -> Mapping[str, NodeFacts]:
         """Every node that has a Node object, as those filters see it now."""
         return self._facts
 

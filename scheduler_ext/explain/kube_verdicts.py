@@ -17,19 +17,19 @@ _NOT_OFFERED = InTreeRejection("NotOffered", NOT_OFFERED)
 
 def kube_verdicts(
     needs: PodNeeds,
-    known: Mapping[str, NodeFacts],
+    all_facts: Mapping[str, NodeFacts],
     decision: Decision,
     request: GpuRequest,
     record: Recorded | None,
 ) -> KubeView:
     """The verdicts as far as they can be computed here: everything about the node itself, and CPU; and from
     the last request the nodes that they removed. A node that the extender refuses anyway has the extender's
-    reason, which is known, in place of no question. `known` are the nodes as those filters see them."""
+    reason, which is known, in place of no question. `all_facts` are the nodes as those filters see them."""
     snapshot = decision.snapshot
     ignored = frozenset({*needs.requests, "pods"}) - {CPU}
     facts = {
         name: with_cpu(each, snapshot.nodes[name].info)
-        for name, each in known.items()
+        for name, each in all_facts.items()
         if name in snapshot.nodes
     }
     judged = ((name, intree_rejection(needs, each, ignore_resources=ignored)) for name, each in facts.items())

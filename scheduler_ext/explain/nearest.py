@@ -75,10 +75,10 @@ def nearest(
     decision: Decision,
     needs: PodNeeds,
     ours: frozenset[str],
-    known: Lacks | None = None,
+    cache: Lacks | None = None,
 ) -> Refused | None:
     """The first of `nearest_first`; None without any."""
-    return next(iter(nearest_first(refused, 1, decision, needs, ours, known)), None)
+    return next(iter(nearest_first(refused, 1, decision, needs, ours, cache)), None)
 
 
 def nearest_first(
@@ -87,7 +87,7 @@ def nearest_first(
     decision: Decision,
     needs: PodNeeds,
     ours: frozenset[str],
-    known: Lacks | None = None,
+    cache: Lacks | None = None,
 ) -> list[Refused]:
     """The refusals that came nearest to a fit, at most so many. One obstacle is nearer than two. Of single
     ones, the nearest is an amount that others hold, then a state that ends by itself (a change in progress, a
@@ -97,7 +97,7 @@ def nearest_first(
     requested vendor, then one with MIG instances or for memory shares if the pod requests them, the most
     frequent reason, then a node that an administrator does not keep without an agent, then the first name.
     `decision` is about these nodes; `ours` are resources
-    that kube-scheduler leaves to the extender; `known` is kept between calls about the same nodes."""
+    that kube-scheduler leaves to the extender; `cache` is kept between calls about the same nodes."""
     assert isinstance(decision.request, GpuRequest)
     stages: dict[_Stage, list[Refused]] = {}
     counts: Counter[str] = Counter()
@@ -113,7 +113,7 @@ def nearest_first(
             break
         near = stages[stage]
         graded = _graded(*stage)
-        lacks = [_lacks(each, decision, needs, ours, known) if graded else 1.0 for each in near]
+        lacks = [_lacks(each, decision, needs, ours, cache) if graded else 1.0 for each in near]
         ranked = nsmallest(
             most - len(found),
             zip(lacks, near, strict=True),
@@ -192,7 +192,7 @@ def _has_when_empty(node: Node, request: GpuRequest) -> bool:
 
 
 def _lacks(
-    refused: Refused, decision: Decision, needs: PodNeeds, ours: frozenset[str], known: Lacks | None
+    refused: Refused, decision: Decision, needs: PodNeeds, ours: frozenset[str], cache: Lacks | None
 ) -> float:
     if refused.in_tree is not None:
         assert refused.facts is not None
@@ -211,14 +211,14 @@ def _lacks(
         return 0.0
     assert isinstance(decision.request, GpuRequest)
     key = decision.request, refused.node.state
-    if known is not None and key in known:
-        return known[key]
+    if cache is not None and key in cache:
+        return cache[key]
     miss = decision.nearest_miss(refused.node.info.name)
     lacking = BY_NAME[miss.criterion].lacks(miss) if miss is not None else 1.0
-    if known is not None:
-        if len(known) >= _REMEMBERED:
-            known.clear()
-        known[key] = lacking
+    if cache is not None:
+        if len(cache) >= _REMEMBERED:
+            cache.clear()
+        cache[key] = lacking
     return lacking
 
 

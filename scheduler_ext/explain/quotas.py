@@ -61,8 +61,8 @@ def quota_notes(
                 excess = "it" if count == 1 else "those beyond it"
                 notes.append(_note(quota, limit, used, asked, asks) + f"refuses to create {excess}")
             elif by_claim and used + asked + by_claim > hard:
-                said = _note(quota, limit, used + asked, by_claim, "claims of the pod ask")
-                notes.append(f"{said}refuses to create them, and the pod waits")
+                text = _note(quota, limit, used + asked, by_claim, "claims of the pod ask")
+                notes.append(f"{text}refuses to create them, and the pod waits")
     return notes
 
 
@@ -117,5 +117,5 @@ def _note(quota: Quota, limit: str, used: Fraction, asked: Fraction, asks: str) 
     resource = limit.removeprefix(REQUESTS)
     hard = amount_text(resource, quota.hard[limit], math.floor)
     taken, more = (amount_text(resource, amount, math.ceil) for amount in (used, asked))
-    said = f"ResourceQuota {quota.namespace}/{quota.name}: {taken} of {hard} {limit} are used"
-    return f"{said}, and {asks} {more}: the API server "
+    text = f"ResourceQuota {quota.namespace}/{quota.name}: {taken} of {hard} {limit} are used"
+    return f"{text}, and {asks} {more}: the API server "

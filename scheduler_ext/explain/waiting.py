@@ -36,7 +36,7 @@ MOST_LINES = 500
 # A pod that fits is placed in seconds: it is in no list of long waits.
 LONG_S = 60.0
 
-_Told = Mapping[str, Any] | None
+_Diagnosis = Mapping[str, Any] | None
 _ITEM: dict[str, Any] = dict.fromkeys(
     (
         *("namespace", "name", "uid", "state", "node", "priority", "asks", "devices"),
@@ -76,7 +76,7 @@ class Waiting:
         self._most_long = 0
         self._listed_until = self._idle_until = 0.0
         # The kind that was examined longest ago comes first.
-        self._told: OrderedDict[Likeness, _Told] = OrderedDict()
+        self._diagnoses: OrderedDict[Likeness, _Diagnosis] = OrderedDict()
 
     def reasons(self) -> dict[str, int]:
         """The number of waiting pods by reason: the reason of `lines`; for pods that are not examined yet,
@@ -111,10 +111,10 @@ class Waiting:
 
     def _reasons_at_scrape(self) -> Callable[[PendingPod], str]:
         self._listed(_AT_SCRAPE_S)
-        known = self._reasons
+        reasons = self._reasons
 
         def reason(waiting: PendingPod) -> str:
-            shown = known.get(waiting.pod.identity)
+            shown = reasons.get(waiting.pod.identity)
             return shown or _reason(waiting, self._record.of_pod(waiting.pod))
 
         return reason
@@ -146,12 +146,12 @@ class Waiting:
         kinds = [self._explainer.likeness(each) for each in pods]
         # The first pod of each kind.
         alike = dict(zip(reversed(kinds), reversed(pods), strict=True))
-        for gone in self._told.keys() - alike.keys():
-            del self._told[gone]
+        for gone in self._diagnoses.keys() - alike.keys():
+            del self._diagnoses[gone]
         if now >= self._idle_until:
             self._look_into(alike, dict.fromkeys(kinds), now, at_once_s)
         lines = [
-            self._line(each, None if each.pod.terminating else self._told.get(kind))
+            self._line(each, None if each.pod.terminating else self._diagnoses.get(kind))
             for each, kind in zip(pods, kinds, strict=True)
         ]
         self._reasons = {each.pod.identity: line["reason"] for each, line in zip(pods, lines, strict=True)}
@@ -161,17 +161,17 @@ class Waiting:
         self, alike: Mapping[Likeness, PendingPod], kinds: Iterable[Likeness], begun: float, at_once_s: float
     ) -> None:
         """As many kinds as there is time for: new ones first, the most urgent before others."""
-        new = [kind for kind in kinds if kind not in self._told]
+        new = [kind for kind in kinds if kind not in self._diagnoses]
         now = begun
-        for kind in [*new, *self._told]:
-            self._told[kind] = self._diagnosed(alike[kind])
-            self._told.move_to_end(kind)
+        for kind in [*new, *self._diagnoses]:
+            self._diagnoses[kind] = self._diagnosed(alike[kind])
+            self._diagnoses.move_to_end(kind)
             now = self._monotonic()
             if now - begun >= at_once_s:
                 break
         self._idle_until = now + (now - begun) / _PART
 
-    def _diagnosed(self, waiting: PendingPod) -> _Told:
+    def _diagnosed(self, waiting: PendingPod) -> _Diagnosis:
         try:
             return self._explainer.of_waiting(waiting)
         except RequestError:
@@ -181,26 +181,26 @@ class Waiting:
             log.exception("pod %s/%s: cannot be looked into", waiting.pod.namespace, waiting.pod.name)
         return None
 
-    def _line(self, waiting: PendingPod, told: _Told) -> dict[str, Any]:
+    def _line(self, waiting: PendingPod, diagnosis: _Diagnosis) -> dict[str, Any]:
         pod, entry = waiting.pod, self._record.of_pod(waiting.pod)
         reason = _reason(waiting, entry)
-        nearest = told["nearest"] if told is not None and waiting.invalid is None else None
+        nearest = diagnosis["nearest"] if diagnosis is not None and waiting.invalid is None else None
         # Until it is examined, the last filter decides.
         fits = 0 if entry is not None and entry.filters and not entry.nodes_out else None
-        if told is not None:
-            fits = told["nodes"] - sum(told["counts"].values())
+        if diagnosis is not None:
+            fits = diagnosis["nodes"] - sum(diagnosis["counts"].values())
         if waiting.invalid is not None:
             text: str | None = waiting.invalid
         elif nearest is not None:
             text, reason = nearest["text"], nearest["reason"]
         else:
-            text = FITS_NOW if told is not None and fits else None
+            text = FITS_NOW if diagnosis is not None and fits else None
             if (wait := self._explainer.beside_nodes(waiting)) is not None:
                 text, reason = wait.text, wait.reason or reason
         commonest = None
-        if told is not None and nearest is not None:
-            most, nodes = next(iter(told["counts"].items()))
-            commonest = {"reason": most, "nodes": nodes, "of": told["nodes"]}
+        if diagnosis is not None and nearest is not None:
+            most, nodes = next(iter(diagnosis["counts"].items()))
+            commonest = {"reason": most, "nodes": nodes, "of": diagnosis["nodes"]}
         wanted = asks(pod.request)
         if waiting.invalid is not None:
             # The known part; `nearest` has the problem.
@@ -222,7 +222,7 @@ class Waiting:
             "reason": reason,
             "nearest": text,
             "commonest": commonest,
-            "refusals": dict(told["counts"]) if commonest is not None and told is not None else {},
+            "refusals": dict(diagnosis["counts"]) if commonest is not None and diagnosis is not None else {},
             "nominated": waiting.nominated_node,
         }
 
@@ -234,9 +234,9 @@ def still_waiting(pending: Iterable[PendingPod]) -> Iterator[PendingPod]:
 
 def _oldest(pending: Iterable[PendingPod], most: int) -> list[tuple[float, PendingPod]]:
     """The pods that were created first, with the time; none with scheduling gates."""
-    created = ((each.pod.created_at, each) for each in still_waiting(pending) if not each.gated)
-    known = ((at, each) for at, each in created if at is not None)
-    return nsmallest(most, known, key=lambda pair: pair[0])
+    times = ((each.pod.created_at, each) for each in still_waiting(pending) if not each.gated)
+    created = ((at, each) for at, each in times if at is not None)
+    return nsmallest(most, created, key=lambda pair: pair[0])
 
 
 def _reason(waiting: PendingPod, entry: Recorded | None) -> str:

@@ -330,7 +330,7 @@ def test_a_pod_that_no_longer_waits_is_gone_at_the_next_look() -> None:
     assert [name for name, _, _ in told(found)] == ["a", "b"]
     clock.now += 2.0
     assert [name for name, _, _ in told(found)] == ["b"]
-    assert len(found._told) == 1
+    assert len(found._diagnoses) == 1
 
 
 def owned(name: str, kind: str, owner: str, **labels: str) -> Json:

@@ -29,7 +29,7 @@ Write = Callable[[Callable[[], dict[str, Any]]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _LastEvent:
     """The last text of an Event, the time of its next one, and the wait before that."""
 
     note: str
@@ -43,7 +43,7 @@ class GangEvents:
     def __init__(self, write: Write, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._write = write
         self._monotonic = monotonic
-        self._said: TTLCache[tuple[GangKey, str], _Said] = TTLCache(5000, _EVERY_S, monotonic)
+        self._last_events: TTLCache[tuple[GangKey, str], _LastEvent] = TTLCache(5000, _EVERY_S, monotonic)
 
     def starting(self, gang: GangKey, pods: Sequence[NamedPod], size: int) -> None:
         """The gates of these pods went."""
@@ -84,11 +84,11 @@ class GangEvents:
         *,
         again: bool = False,
     ) -> None:
-        now, last = self._monotonic(), self._said.get((gang, reason))
+        now, last = self._monotonic(), self._last_events.get((gang, reason))
         if last is not None and not again and (last.note == note or now < last.next_at):
             return
         wait_s = min(_EVERY_S / 2, 2 * last.wait_s or _CHANGED_S) if last is not None else 0.0
-        self._said[gang, reason] = _Said(note, now + wait_s, wait_s)
+        self._last_events[gang, reason] = _LastEvent(note, now + wait_s, wait_s)
         for pod in pods[:_PODS]:
             regarding = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
             self._write(lambda about=regarding: event_body(kind, reason, "Gang", note, about))  # type: ignore[misc]

@@ -267,8 +267,8 @@ class GangPlanning:
         self._conflicts = {uid: each for uid, each in self._conflicts.items() if now < each.until}
         problems = {ask.uid: problem for ask in asks if (problem := self._problem(ask)) is not None}
         foreign = frozenset(ask.uid for ask in asks if ask.is_foreign)
-        known = {ask.uid: ask for ask in asks if ask.uid not in problems}
-        waiting = Waiting(known, problems, assumed, binding, foreign, self._refused())
+        readable = {ask.uid: ask for ask in asks if ask.uid not in problems}
+        waiting = Waiting(readable, problems, assumed, binding, foreign, self._refused())
         planned = {
             ask.uid: ask.planned.node
             for ask in asks
@@ -304,11 +304,11 @@ class GangPlanning:
         for gang in found.gangs:
             if gang.key in self._read:
                 continue
-            for said in (found.pods[each.uid].remembered for each in gang.members):
-                if said is not None and said.failure is not None:
-                    failures.setdefault(gang.key, said.failure)
-                if said is not None and said.keeping is not None:
-                    keeping.setdefault(gang.key, said.keeping)
+            for remembered in (found.pods[each.uid].remembered for each in gang.members):
+                if remembered is not None and remembered.failure is not None:
+                    failures.setdefault(gang.key, remembered.failure)
+                if remembered is not None and remembered.keeping is not None:
+                    keeping.setdefault(gang.key, remembered.keeping)
         self._failures, self._keeping = failures, keeping
         self._read = frozenset(gang.key for gang in found.gangs)
 

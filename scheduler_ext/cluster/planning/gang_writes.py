@@ -89,7 +89,7 @@ class GangWrites:
         self._retry = Retry(transport.server, Backoff(), probes=False)
         self._asked: dict[str, _Asked] = {}
         # What was handed to the writer about gangs that wait, and when.
-        self._told: dict[GangKey, tuple[Remembered, float]] = {}
+        self._handed_over: dict[GangKey, tuple[Remembered, float]] = {}
         # When the removal of gates failed.
         self._failed_at: dict[GangKey, float] = {}
         self.own = OwnWrites()
@@ -102,7 +102,7 @@ class GangWrites:
 
     def forget(self) -> None:
         """Another extender is active."""
-        self._asked, self._told, self.reserved = {}, {}, frozenset()
+        self._asked, self._handed_over, self.reserved = {}, {}, frozenset()
 
     def pause_s(self) -> float:
         """The time until something may be written, after the API server refused it."""
@@ -206,8 +206,8 @@ class GangWrites:
                 gang = step.gangs[uid]
                 until = pod.deadline if gang.has_begun else None
                 self.own.placed(uid, None, until)
-                known = Remembered() if until is None else None
-                writes.append(Write(pod, None, _notes("", gang), False, until, known))
+                remembered = Remembered() if until is None else None
+                writes.append(Write(pod, None, _notes("", gang), False, until, remembered))
         return writes
 
     def _nominated(self, step: _Step) -> list[Write]:
@@ -223,8 +223,8 @@ class GangWrites:
             end = step.server_now + self._policy.starting_s if each.deadline is None else each.deadline
             gang = step.gangs[each.uid]
             pod, notes = step.found.pods[each.uid], _notes(each.node, gang)
-            known = step.decisions.remembered(gang.key) if each.uid == _carrier(gang) else None
-            writes.append(Write(pod, PlannedPlace(each.node, end), notes, False, each.deadline, known))
+            remembered = step.decisions.remembered(gang.key) if each.uid == _carrier(gang) else None
+            writes.append(Write(pod, PlannedPlace(each.node, end), notes, False, each.deadline, remembered))
             self._asked[each.uid] = _Asked(each.node, step.now)
         return writes
 
@@ -233,16 +233,20 @@ class GangWrites:
         written there."""
         writes = []
         given, pods = step.given, step.found.pods
-        self._told = {key: told for key, told in self._told.items() if step.now < told[1] + _WRITTEN_S}
+        self._handed_over = {
+            key: (remembered, at)
+            for key, (remembered, at) in self._handed_over.items()
+            if step.now < at + _WRITTEN_S
+        }
         for gang in step.found.gangs:
             if gang.has_begun or not gang.joining or any(each.uid in given for each in gang.members):
                 continue
-            known = step.decisions.remembered(gang.key)
-            carrier, told = pods[_carrier(gang)], self._told.get(gang.key)
-            if (carrier.remembered or Remembered()) == known or (told is not None and told[0] == known):
+            remembered, carrier = step.decisions.remembered(gang.key), pods[_carrier(gang)]
+            handed_over, _ = self._handed_over.get(gang.key, (None, 0.0))
+            if remembered in (carrier.remembered or Remembered(), handed_over):
                 continue
-            self._told[gang.key] = known, step.now
-            writes.append(Write(carrier, None, _notes("", gang), remembered=known))
+            self._handed_over[gang.key] = remembered, step.now
+            writes.append(Write(carrier, None, _notes("", gang), remembered=remembered))
         return writes
 
     def _is_written(self, given: GivenPlace) -> bool:
