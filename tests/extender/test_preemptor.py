@@ -234,7 +234,6 @@ class TestEmptyVictims:
     def test_a_tenth_of_a_thousand_nodes_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """kube-scheduler examines no more."""
         monkeypatch.setattr(preemptor, "_RESCUABLE", 3)
-        monkeypatch.setattr(preemptor, "_RESCUE_S", 60.0)
         names = [f"m{i}" for i in range(50)]
         objects = [each for name in names for each in (*whole_node(name, name), on_gpu(name, name, 1))]
         assert len(filtered(extender_on(*objects, config=EMPTY), URGENT, names)[1]) == 5
