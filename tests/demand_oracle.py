@@ -69,7 +69,7 @@ def left_of(
             room = max(0, max(slot.share_free_mib, 0) - load)
             residuals[i] = room * 1000 // max(slot.share_total_mib, 1)
         residuals[i] = max(0, residuals[i] - claimed)
-    loose = float(_loose(state)) if _counted(state) else -float(_held_in_slots(state))
+    loose = float(_loose(state)) if _counted(state) else -float(_not_free_in_slots(state))
     idle = max(0.0, sum(before) / 1000 + loose) - whole - (sum(before) - sum(residuals)) / 1000
     held = max(0.0, sum(_is_whole(state, slot) for slot in state.slots) + loose)
     used = [load or claimed for load, claimed in zip(loads, claimed_milli, strict=True)]
@@ -104,9 +104,10 @@ def _stands_in(state: NodeState, slot: Slot) -> bool:
     return closed and slot.healthy and slot.is_whole and slot.idle == 1.0
 
 
-def _held_in_slots(state: NodeState) -> int:
-    """The GPUs held on unknown devices that no closed slot stands for."""
-    return max(0, math.ceil(state.adrift) - sum(_stands_in(state, slot) for slot in state.slots))
+def _not_free_in_slots(state: NodeState) -> int:
+    """The GPUs held on unknown devices that no closed slot stands for, and those that are not offered."""
+    held = max(0, math.ceil(state.adrift) - sum(_stands_in(state, slot) for slot in state.slots))
+    return held + sum(count for name, count in state.beyond if "/mig-" not in name)
 
 
 def _counted(state: NodeState) -> bool:
@@ -217,7 +218,7 @@ def idle_of_models(cluster: Sequence[NodeState]) -> dict[GpuModel, float]:
     idle: dict[GpuModel, float] = {}
     for state in cluster:
         seen = sum(_residual(state, slot) for slot in state.slots) / 1000
-        held = 0 if _counted(state) else min(seen, _held_in_slots(state))
+        held = 0 if _counted(state) else min(seen, _not_free_in_slots(state))
         for slot in state.slots:
             here = _residual(state, slot) / 1000
             idle[slot.model] = idle.get(slot.model, 0.0) + here - (held * here / seen if seen else 0.0)

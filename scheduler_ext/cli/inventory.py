@@ -48,7 +48,7 @@ def print_inventory(listing: dict[str, Any], *, wide: bool) -> None:
     else:
         print_items(_NODE_COLUMNS, items)
     for item in items:
-        notes = [each["text"] for each in item["unattributed"]]
+        notes = [each["text"] for each in (*item["unattributed"], *item["notOffered"])]
         if item["problem"]:
             notes.append(f"its report is refused, {item['source']} are shown")
         if item["withoutReport"]:
@@ -68,12 +68,22 @@ def _free_memory(item: dict[str, Any]) -> str:
     return "unknown" if None in free else f"{sum(free)} of {sum(each['totalMiB'] for each in memories)}"
 
 
-def _bounded(device: dict[str, Any], exact: str, sign: str, bound: str) -> object:
-    """An amount of memory; a bound for a GPU that may be held."""
+def _requested(device: dict[str, Any]) -> object:
+    """The requested memory; at least how much of a GPU that may be held."""
     memory = device["memory"]
-    if memory["freeMiB"] is None:
-        return "-"
-    return f"{sign}{memory[bound]}" if device["mayBeHeld"] else memory[exact]
+    return f"≥{memory['requestedAtLeastMiB']}" if device["mayBeHeld"] else _or_dash(memory["requestedMiB"])
+
+
+def _free(device: dict[str, Any]) -> object:
+    """The free memory; at most how much of a GPU that may be held, or may not be offered."""
+    sign = "≤" if is_uncertain(device) or any(map(is_uncertain, device["mig"]["instances"])) else ""
+    most = device["memory"]["freeAtMostMiB"]
+    return "-" if most is None else f"{sign}{most}"
+
+
+def is_uncertain(part: dict[str, Any]) -> bool:
+    """Whether it is not known if a GPU or an instance is free."""
+    return part["mayBeHeld"] or part["offered"] is None
 
 
 def _or_dash(value: object) -> object:
@@ -87,14 +97,14 @@ def _cordoned(item: dict[str, Any]) -> str:
 
 
 def _unheld(device: dict[str, Any]) -> str:
-    """The GPU's instances without a known holder, if the GPU takes pods."""
+    """The GPU's instances without a known holder that are offered, if the GPU takes pods."""
     is_out = device["item"]["state"] == "Missing" and not device["item"]["byAllocatable"]
     open_ = not is_out and device["healthy"] and not device["cordoned"]
     instances = device["mig"]["instances"]
     free: Counter[str] = Counter()
     for instance in instances:
-        free[instance["profile"]] += open_ and instance["free"]
-    uncertain = any(instance["mayBeHeld"] for instance in instances)
+        free[instance["profile"]] += open_ and instance["free"] and instance["offered"] is not False
+    uncertain = any(map(is_uncertain, instances))
     return ("≤" if uncertain else "") + counted(free)
 
 
@@ -124,8 +134,8 @@ _DEVICE_COLUMNS: Columns = {
     "CORDONED": lambda device: "yes" if device["cordoned"] else "-",
     "TOTAL MIB": lambda device: _or_dash(device["memory"]["totalMiB"]),
     "USED": lambda device: _or_dash(device["memory"]["usedMiB"]),
-    "REQUESTED": lambda device: _bounded(device, "requestedMiB", "≥", "requestedAtLeastMiB"),
-    "FREE": lambda device: _bounded(device, "freeMiB", "≤", "freeAtMostMiB"),
+    "REQUESTED": _requested,
+    "FREE": _free,
     "MIG FREE": _unheld,
     "BUSY %": lambda device: _or_dash(device["utilizationPercent"]),
     "IDLE": lambda device: "-" if device["idleSeconds"] is None else span_text(device["idleSeconds"]),

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.answers import Live, live_options
-from scheduler_ext.cli.inventory import print_listing
+from scheduler_ext.cli.inventory import is_uncertain, print_listing
 from scheduler_ext.cli.kubeconfigs import complete_nodes
 from scheduler_ext.cli.options import all_namespaces_option, namespace_option, without_namespace_options
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show, styled
@@ -75,8 +75,9 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
     click.echo(
         f"{_PROMISED} promised to pods  {_USED} used beyond  {_UNKNOWN} used by no known pod  {_FREE} free"
         + (f"  {_MAYBE} may be held" if found["unattributed"] else "")
+        + (f"  {_MAYBE} may not be offered" if _some_unoffered(found) else "")
     )
-    print_notes(each["text"] for each in found["unattributed"])
+    print_notes(each["text"] for each in (*found["unattributed"], *found["notOffered"]))
     for device in found["devices"]:
         _print_device(device, held["devices"].get(device["uuid"], {"holdings": []}), wide=wide)
     if held["unknownDevices"]:
@@ -86,19 +87,34 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
         show(f"on an unknown GPU: {entry['count']} {entry['resource']} of {who}")
 
 
+def _some_unoffered(found: dict[str, Any]) -> bool:
+    """Whether some GPUs or instances are not offered, and it is not known which."""
+    parts = (part for device in found["devices"] for part in (device, *device["mig"]["instances"]))
+    return any(part["offered"] is None for part in parts)
+
+
 def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -> None:
     uuid = device["uuid"] or "one of several, known by labels"
-    words = ([] if device["healthy"] else ["UNHEALTHY"]) + (["cordoned"] if device["cordoned"] else [])
+    marks = {
+        "UNHEALTHY": not device["healthy"],
+        "cordoned": device["cordoned"],
+        "not offered": device["offered"] is False,
+    }
+    words = [word for word, holds in marks.items() if holds]
     index = device["index"] if device["index"] is not None else "-"
     head = f"GPU {index}  {device['model']}  {uuid}" + (f"  {', '.join(words)}" if words else "")
     click.echo()
     click.echo(styled(printable(head), fg="red" if not device["healthy"] else None, bold=True))
-    click.echo(f"  [{_bar(device['memory'], may_be_held=device['mayBeHeld'])}] {_amounts(device)}")
+    click.echo(f"  [{_bar(device)}] {_amounts(device)}")
     if wide:
         click.echo(f"  {_parts(device['memory'])}")
     holdings = list(held["holdings"])
     for instance in device["mig"]["instances"]:
-        state = "free?" if instance["mayBeHeld"] else "free" if instance["free"] else "held"
+        state = "free" if instance["free"] else "held"
+        if is_uncertain(instance):
+            state = "free?"
+        elif instance["offered"] is False:
+            state = "not offered"
         line = f"  {instance['profile']:<12} {_slots(instance):<12} {state:<5} {instance['uuid']}"
         place = (instance["profile"], instance["start"])
         its = (each for each in holdings if (each["profile"], each["start"]) == place)
@@ -130,8 +146,9 @@ def _holder_text(holding: dict[str, Any]) -> str:
     return f"{holding['namespace']}/{name}{container}{by_claim}{state}"
 
 
-def _bar(memory: dict[str, Any], *, may_be_held: bool) -> str:
+def _bar(device: dict[str, Any]) -> str:
     """The GPU's memory in cells; an amount above 0 has at least one."""
+    memory = device["memory"]
     total = memory["totalMiB"]
     if not total:
         return "?" * _BAR_CELLS
@@ -144,7 +161,7 @@ def _bar(memory: dict[str, Any], *, may_be_held: bool) -> str:
         count = min(count, _BAR_CELLS - len(cells))
         cells += mark * count
     # Unused memory of a GPU that takes no pods is not free.
-    rest = " " if memory["freeAtMostMiB"] == 0 else _MAYBE if may_be_held else _FREE
+    rest = " " if memory["freeAtMostMiB"] == 0 else _MAYBE if is_uncertain(device) else _FREE
     cells += rest * (_BAR_CELLS - len(cells))
     return "".join(styled("".join(run), fg=_COLOURS.get(mark)) for mark, run in groupby(cells))
 
@@ -165,7 +182,9 @@ def _amounts(device: dict[str, Any]) -> str:
     free = "unknown" if memory["freeAtMostMiB"] is None else f"{memory['freeAtMostMiB']:,}"
     total = "unknown" if memory["totalMiB"] is None else f"{memory['totalMiB']:,}"
     amounts = f"{free} of {total} MiB free"
-    return f"at most {amounts}, may be held" if device["mayBeHeld"] else amounts
+    if not is_uncertain(device):
+        return amounts
+    return f"at most {amounts}, {'may be held' if device['mayBeHeld'] else 'may not be offered'}"
 
 
 @click.command()

@@ -6,10 +6,11 @@ from typing import Any
 
 from scheduler_ext.core.filters import BY_NAME
 from scheduler_ext.core.framework.refusal import NearestMiss, plain_sentence, where
+from scheduler_ext.core.gpu.mig_profile import profile_from_resource
 from scheduler_ext.core.node.holdings import unknown_shares
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resource_names import shown_resource
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, shown_resource
 from scheduler_ext.core.request.wishes import wishes_in_words
 
 BEING_DELETED = "it is being deleted, so kube-scheduler does not place it"
@@ -32,26 +33,46 @@ def asks(request: GpuRequest) -> str:
 def unattributed(info: NodeInfo, unknown: Mapping[str, int], share: str) -> list[dict[str, Any]]:
     """The holdings of a node's pods on unknown devices, by resource, each as plain values and a text.
     `unknown` are the units by resource; `share` is the resource of memory shares."""
-    profiles = {ask.resource: ask.profile for pod in info.pods for ask in pod.request.units}
-    sharing = info.report or info.estimate
-    shared = sharing is not None and sharing.sharing_strategy != "none"
-    single = sharing is not None and sharing.mig_strategy == "single"
-    found = []
-    for resource, count in unknown.items():
-        profile = profiles.get(resource)
-        if profile is not None:
-            what = f"{count:,} × {profile}"
-        elif single:
-            what = f"{count:,} MIG instance{'s' * (count > 1)}"
-        else:
-            what = f"{count:,} {'replica' if shared else 'GPU'}{'s' * (count > 1)}"
-        text = f"at least {what} held, devices unknown"
-        found.append({"resource": resource, "count": count, "text": text})
+    found = [
+        _counted(resource, count, f"at least {_units(info, resource, count)} held, devices unknown")
+        for resource, count in unknown.items()
+    ]
     if shares := unknown_shares(info):
         what = f"{len(shares):,} memory share{'s' * (len(shares) > 1)} of {sum(shares):,} MiB"
-        text = f"at least {what} held, GPU unknown: counted on every GPU"
-        found.append({"resource": share, "count": len(shares), "text": text})
+        found.append(_counted(share, len(shares), f"at least {what} held, GPU unknown: counted on every GPU"))
     return found
+
+
+def not_offered(info: NodeInfo, beyond: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The units of a node by resource that its device plugin does not offer, each as plain values and a
+    text."""
+    return [_counted(name, count, _not_offered(info, name, count)) for name, count in beyond.items()]
+
+
+def _not_offered(info: NodeInfo, resource: str, count: int) -> str:
+    offered = (info.allocatable or {}).get(resource, 0)
+    asks = (ask for pod in info.pods if pod.holds for ask in pod.request.units if ask.resource == resource)
+    requested = sum(ask.count for ask in asks)
+    text = f"{_units(info, resource, count)} not offered: allocatable has {offered:,} {resource}"
+    return f"{text}, of which pods request {requested:,}" if requested else text
+
+
+def _counted(resource: str, count: int, text: str) -> dict[str, Any]:
+    return {"resource": resource, "count": count, "text": text}
+
+
+def _units(info: NodeInfo, resource: str, count: int) -> str:
+    """Units of a resource by what they are on this node."""
+    if resource.startswith(MIG_PREFIX):
+        return f"{count:,} × {profile_from_resource(resource)[0]}"
+    sharing = info.report or info.estimate
+    cut = info.report is None or any(device.mig.enabled for device in info.devices)
+    what = "GPU"
+    if cut and sharing is not None and sharing.mig_strategy == "single":
+        what = "MIG instance"
+    elif sharing is not None and sharing.sharing_strategy != "none":
+        what = "replica"
+    return f"{count:,} {what}{'s' * (count > 1)}"
 
 
 def obstacle(node: Node, reason: str, miss: dict[str, Any] | None) -> str:

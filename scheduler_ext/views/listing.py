@@ -12,7 +12,7 @@ from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.unreported import effect
 from scheduler_ext.explain.explain import API_VERSION
-from scheduler_ext.explain.sentences import unattributed
+from scheduler_ext.explain.sentences import not_offered, unattributed
 from scheduler_ext.views.node_usage import device_usage, instances_of, promises_memory
 from scheduler_ext.wire.config import Configuration
 
@@ -58,7 +58,7 @@ def _item(
     attribution = attribute(info, held, resources)
     # The instances that a pod may still have, by profile.
     mig_free: Counter[str] = Counter()
-    for (_, profile), instances in sorted(instances_of(info, attribution.held).items()):
+    for (_, profile), instances in sorted(instances_of(info, attribution.taken.held).items()):
         mig_free[profile] += instances.free
     return {
         "node": info.name,
@@ -70,9 +70,10 @@ def _item(
         "withoutReport": effect(info),
         "unknownDeviceGpus": unknown_gpus(info, held),
         "unattributed": unattributed(info, attribution.unknown, resources.share),
+        "notOffered": not_offered(info, attribution.beyond),
         "cordonsUnknown": [] if report is None else list(report.cordoned_strangers),
         "migFree": dict(mig_free),
-        "devices": _estimated(info)
+        "devices": _estimated(info, attribution.beyond)
         if report is None
         else [
             _with_readings(
@@ -87,12 +88,15 @@ def _device(
     info: NodeInfo, device: Device, known: Holdings, attribution: Attribution, headroom_percent: int
 ) -> dict[str, Any]:
     memory = device.memory
-    held = attribution.held.devices[device.uuid]
-    usage = device_usage(info, device, held, headroom_percent)
-    may_be_held = device.uuid in attribution.devices
+    uuid = device.uuid
+    held, taken = attribution.held.devices[uuid], attribution.taken.held.devices[uuid]
+    usage = device_usage(info, device, held, taken, headroom_percent)
+    may_be_held = uuid in attribution.devices
     certain = usage
-    if may_be_held:
-        certain = device_usage(info, device, known.devices[device.uuid], headroom_percent)
+    if may_be_held or uuid in attribution.taken.devices:
+        least = known.devices[uuid]
+        surely = attribution.least_taken(uuid, least)
+        certain = device_usage(info, device, least if may_be_held else held, surely, headroom_percent)
     measured = (memory.reserved_mib, memory.used_mib, usage.unaccounted_mib)
     promised = (usage.requested_mib, usage.free_mib, certain.requested_mib, certain.free_mib)
     amounts = (
@@ -109,6 +113,7 @@ def _device(
         "healthReason": device.health_reason or None,
         "cordoned": device.cordoned,
         "mayBeHeld": may_be_held,
+        "offered": attribution.offers(uuid),
         "memory": dict(zip(_MEMORY, amounts, strict=True)),
         "mig": {
             "enabled": device.mig.enabled,
@@ -120,6 +125,7 @@ def _device(
                     "size": instance.size,
                     "free": instance.uuid not in held.instances or instance.uuid in attribution.instances,
                     "mayBeHeld": instance.uuid in attribution.instances,
+                    "offered": attribution.offers(instance.uuid),
                 }
                 for instance in sorted(device.mig.instances, key=mig_place)
             ],
@@ -167,11 +173,13 @@ def mig_place(instance: MigInstance) -> tuple[bool, int, str]:
     return instance.start is None, instance.start or 0, instance.uuid
 
 
-def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
-    """The number of GPUs of each model, by labels; their use, and so their free memory, is unknown."""
+def _estimated(info: NodeInfo, beyond: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The number of GPUs of each model, by labels; their use, and so their free memory, is unknown, and which
+    ones are `beyond` allocatable."""
     estimate = info.estimate
     if estimate is None:
         return []
+    all_of_them = sum(beyond.values()) >= estimate.count * estimate.replicas
     return [
         {
             "uuid": None,
@@ -182,6 +190,7 @@ def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
             "healthReason": None,
             "cordoned": False,
             "mayBeHeld": False,
+            "offered": True if not beyond else False if all_of_them else None,
             **_readings(Readings("")),
             "holders": [],
             "memory": dict.fromkeys(_MEMORY) | {"totalMiB": estimate.memory_mib},

@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, Room
-from scheduler_ext.core.node.attribution import attribute
+from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
@@ -25,7 +25,8 @@ STATES = ("Assumed", "Confirmed", "Nominated")
 @dataclass(frozen=True, slots=True)
 class DeviceUsage:
     """Memory of one GPU in MiB. `unaccounted_mib`: use that no holder of the GPU explains, None if unknown.
-    `free_mib`: memory that may still be promised, 0 if the GPU takes no new pod or has no free replica."""
+    `free_mib`: memory that may still be promised, 0 if the GPU takes no new pod, has no free replica, or is
+    not offered."""
 
     requested_mib: int
     unaccounted_mib: int | None
@@ -48,41 +49,49 @@ def promises_memory(info: NodeInfo, device: Device) -> bool:
     return device.memory.measured or (device.memory.stated and in_parts)
 
 
-def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_percent: int) -> DeviceUsage:
-    """The memory of one GPU of a node with a report; `headroom_percent` is what shares leave untouched, on
-    nodes of shares."""
-    memory = device.memory
+def device_usage(
+    info: NodeInfo, device: Device, held: DeviceHoldings, taken: DeviceHoldings, headroom_percent: int
+) -> DeviceUsage:
+    """The memory of one GPU of a node with a report. `taken` is what pods hold and what is not offered;
+    `headroom_percent` is what shares leave untouched, on nodes of shares."""
+    memory, report = device.memory, info.report
     percent = headroom_percent if info.share_node else 0
-    requested = held.requested_mib
-    report = info.report
     shared = report is not None and report.sharing_strategy != "none"
     # No pod can get a part of a GPU that is shared by time or MPS where pods hold every replica.
-    replica_left = report is None or not shared or held.units < report.replicas
+    replica_left = report is None or not shared or taken.units < report.replicas
+    beside_shares = _requested_mib(device, taken, shared=shared) - taken.requested_mib
+    known = memory.unaccounted_mib
+    return DeviceUsage(
+        requested_mib=_requested_mib(device, held, shared=shared),
+        unaccounted_mib=held.foreign_mib or None if known is None else known + held.foreign_mib,
+        free_mib=Room.of(memory, taken, percent).after(beside_shares).free
+        if takes_new(info, device) and replica_left and info.freshness != "Missing"
+        else 0,
+    )
+
+
+def _requested_mib(device: Device, held: DeviceHoldings, *, shared: bool) -> int:
+    """The memory that holdings take of a GPU; `shared` by time or MPS."""
+    requested = held.requested_mib
     # Where GPUs are shared, several pods may have units that are called one GPU.
     if held.units and not shared:
         # A whole GPU is promised with all it has.
-        requested = max(requested, Room.of(memory, NOTHING_HELD).share_total)
+        requested = max(requested, Room.of(device.memory, NOTHING_HELD).share_total)
     for instance in device.mig.instances:
         if instance.uuid in held.instances:
             requested += device.instance_memory_mib(instance)
     # Partitions that claims created.
-    requested += min(round(held.parts * memory.total_mib), max(0, memory.total_mib - requested))
-    known = memory.unaccounted_mib
-    return DeviceUsage(
-        requested_mib=requested,
-        unaccounted_mib=held.foreign_mib or None if known is None else known + held.foreign_mib,
-        free_mib=Room.of(memory, held, percent).after(requested - held.requested_mib).free
-        if takes_new(info, device) and replica_left and info.freshness != "Missing"
-        else 0,
-    )
+    total_mib = device.memory.total_mib
+    return requested + min(round(held.parts * total_mib), max(0, total_mib - requested))
 
 
 class Amounts(NamedTuple):
     """GPUs and their memory in MiB. `allocated` are those that a pod holds wholly or in part, `claimed` those
     of them that a ResourceClaim holds, `unattributed` those of them that pods hold at least without the agent
     having seen which, `unopened` those on which no process keeps any memory; `free` are those that no pod
-    holds and that take new pods; `free_mib` is what may still be promised. `measured_mib` is the total memory
-    of those whose use is known: `unopened`, `used_mib` and `unaccounted_mib` count these alone."""
+    holds, and that are offered and take new pods; `free_mib` is what may still be promised. `measured_mib` is
+    the total memory of those whose use is known: `unopened`, `used_mib` and `unaccounted_mib` count these
+    alone."""
 
     gpus: int = 0
     allocated: int = 0
@@ -136,27 +145,16 @@ def node_usage(node: Node, resources: ResourceNames, headroom_percent: int) -> N
             if info.estimate
             else NodeUsage()
         )
-    held = attribute(info, known, resources, node).held
+    attribution = attribute(info, known, resources, node)
     devices = tuple(
-        (device, _amounts(info, device, held.devices[uuid], known.devices[uuid], headroom_percent))
-        for uuid, device in ((device.uuid, device) for device in info.devices)
+        (device, _amounts(info, device, attribution, known.devices[device.uuid], headroom_percent))
+        for device in info.devices
     )
     alike: dict[str, list[Amounts]] = {}
     for device, amounts in devices:
         alike.setdefault(device.product, []).append(amounts)
     by_model = {product: total(each) for product, each in alike.items()}
-    if info.takes_unreported:
-        by_model = _with_free(by_model, node.free_gpus)
-    return NodeUsage(devices, by_model, instances_of(info, held))
-
-
-def _with_free(by_model: Mapping[str, Amounts], most: int) -> dict[str, Amounts]:
-    """With no more free GPUs than this: the device plugin has withdrawn the others."""
-    limited = {}
-    for product, amounts in by_model.items():
-        limited[product] = amounts._replace(free=min(amounts.free, most))
-        most -= limited[product].free
-    return limited
+    return NodeUsage(devices, by_model, instances_of(info, attribution.taken.held))
 
 
 def _estimated(estimate: Estimate, units: int, free: int) -> NodeUsage:
@@ -169,23 +167,28 @@ def _estimated(estimate: Estimate, units: int, free: int) -> NodeUsage:
 
 
 def _amounts(
-    info: NodeInfo, device: Device, held: DeviceHoldings, known: DeviceHoldings, headroom_percent: int
+    info: NodeInfo, device: Device, attribution: Attribution, known: DeviceHoldings, headroom_percent: int
 ) -> Amounts:
-    """`held` includes holdings on unknown devices, `known` does not."""
-    usage = device_usage(info, device, held, headroom_percent)
+    """`known` are the holdings that are known to be on the device."""
+    held, taken = attribution.held.devices[device.uuid], attribution.taken.held.devices[device.uuid]
+    usage = device_usage(info, device, held, taken, headroom_percent)
     unaccounted = usage.unaccounted_mib or 0
     # Processes may have come and gone since an overdue report.
     measured = not info.takes_unreported and device.memory.measured
     # Otherwise it is unknown what may still be promised of it.
     promised = promises_memory(info, device)
     allocated, seen = _is_held(held), _is_held(known)
+    offered = not _is_held(taken)
+    if device.mig.enabled and info.report is not None and info.report.mig_strategy == "mixed":
+        # It is not handed out as one GPU.
+        offered = any(attribution.offers(each.uuid) is not False for each in device.mig.instances)
     # The use of each instance of a partitioned GPU is unknown, and instances take some memory by themselves.
     used_mib = device.memory.used_mib - unaccounted
     unopened = seen and not device.mig.enabled and used_mib < UNOPENED_BELOW_MIB
     return Amounts(
         gpus=1,
         allocated=int(allocated),
-        free=int(takes_new(info, device) and not allocated),
+        free=int(takes_new(info, device) and not allocated and offered),
         claimed=int(known.claimed is not None),
         unattributed=int(allocated and not seen),
         unhealthy=int(not device.healthy),
@@ -203,17 +206,17 @@ def _is_held(held: DeviceHoldings) -> bool:
     return bool(held.units or held.requested_mib or held.instances or held.parts)
 
 
-def instances_of(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instances]:
-    """MIG instances by what the driver calls their GPU, and profile; `held` as `attribute` has it."""
+def instances_of(info: NodeInfo, taken: Holdings) -> dict[tuple[str, str], Instances]:
+    """MIG instances by what the driver calls their GPU, and profile; `taken` as `attribute` has it."""
     found: dict[tuple[str, str], Instances] = {}
     for device in info.devices:
         # The instances of a GPU that pods get undivided are not handed out.
         divided = info.report is not None and info.report.hands_out_instances(device)
         usable = divided and takes_new(info, device)
-        taken = held.devices[device.uuid].instances
+        here = taken.devices[device.uuid].instances
         for instance in device.mig.instances:
             key, size = (device.product, instance.profile), instance.size
-            free = usable and instance.uuid not in taken
+            free = usable and instance.uuid not in here
             before = found.get(key, Instances())
             found[key] = Instances(*map(sum, zip(before, (1, free, size, free * size), strict=True)))
     return found

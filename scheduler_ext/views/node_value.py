@@ -47,10 +47,13 @@ def node_value(node: Node, sizing: Sizing, factor: float) -> NodeValue:
     if info.report is None:
         return _estimated(node, info.estimate, sizing, factor) if info.estimate is not None else NO_VALUE
     attribution = attribute(info, known, sizing.resources, node)
+    # What is known by its number alone counts on some of the GPUs that it may be, so that sums are right.
     if attribution.held is not known:
-        # Holdings on unknown GPUs count on some of those that they may be on, so that sums are right.
         node = resolve_held(info, attribution.held, sizing.resources, sizing.headroom_percent)
-    tally = _Tally(node, known)
+    left = node
+    if attribution.beyond:
+        left = resolve_held(info, attribution.taken.held, sizing.resources, sizing.headroom_percent)
+    tally = _Tally(node, left, known)
     for device in info.devices:
         price = gpu_price(info, device.model, sizing, factor)
         tally.add(device, price, attribution.held.devices[device.uuid].instances)
@@ -82,13 +85,15 @@ def _estimated(node: Node, estimate: Estimate, sizing: Sizing, factor: float) ->
 
 
 class _Tally:
-    """Adds up the GPUs of a node with a report; `known` are the holdings whose GPU is known."""
+    """Adds up the GPUs of a node with a report; `left` is that node without what is not offered, `known` are
+    the holdings whose GPU is known."""
 
-    def __init__(self, node: Node, known: Holdings) -> None:
+    def __init__(self, node: Node, left: Node, known: Holdings) -> None:
         info, report = node.info, node.info.report
         self._info = info
         self._known = known
         self._slots = dict(node.gpus)
+        self._left = dict(left.gpus)
         self._takes_shares = node.state.takes_shares and not node.state.in_parts
         self._replicas = report.replicas if report is not None and report.sharing_strategy != "none" else 1
         self._peaks = {pod.uid: share_peaks(pod, info.devices) for pod in info.pods if pod.holds}
@@ -102,15 +107,15 @@ class _Tally:
 
     def add(self, device: Device, price: float, instances: set[str]) -> None:
         """Take one GPU; its `instances` are held."""
-        kind, slot = Kind(device.model.name, device.product), self._slots[device.uuid]
+        kind, slot = Kind(device.model.name, device.product), self._left[device.uuid]
         self._gpus[kind] += 1
         report = self._info.report
         if report is not None and report.hands_out_instances(device):
             held = sum(self._add_instances(device, kind, price, instances))
             # Without instances, no pod can have anything of it.
-            usable = 1 - held if device.mig.instances else 0.0
+            usable = slot.idle if device.mig.instances else 0.0
         else:
-            held = 1 - slot.idle
+            held = 1 - self._slots[device.uuid].idle
             if held > 0:
                 part = HeldValue(UNKNOWN, kind, held * price, device.uuid)
                 self._held += _split(part, self._holders(device))

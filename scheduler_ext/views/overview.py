@@ -10,11 +10,12 @@ group `[model, totalMiB, devices]` for GPUs that are alike:
   on unknown GPUs.
 - A device is `[index, reserved, requested, used, unaccounted, free, held]`: MiB, unaccounted null if
   it is unknown, free the memory that may still be promised, held the part of the GPU that pods hold, 0 to 1;
-  `[index, held]` for GPUs known by labels. Holdings on unknown GPUs count on some of those that they may be
-  on, so that sums are right. Anything unusual follows in an object: `maybe` if the GPU may be one of
-  those, with `[requested, free, held]` if it is none, `sick` with the reason, `cordoned`, `claimed` if a
-  ResourceClaim holds it or a part of it, `replicas` (how many pods may share it), `mig` with the `grid` in
-  slots and `instances` of `[start, size, profile, held]`, held null if it may be.
+  `[index, held]` for GPUs known by labels, followed by the part that is not offered, if any is. Holdings on
+  unknown GPUs, and what is not offered, count on some of those that they may be on, so that sums are right.
+  Anything unusual follows in an object: `maybe` if the GPU may be one of those, with `[requested, free,
+  held]` if it is none, `withheld` with the part that counts as not offered, `sick` with the reason,
+  `cordoned`, `claimed` if a ResourceClaim holds it or a part of it, `replicas` (how many pods may share it),
+  `mig` with the `grid` in slots and `instances` of `[start, size, profile, held]`, held null if it may be.
 - `readings` are `[index, busy, celsius, watts, idle]` of GPUs whose report has one of them: percent of time,
   degrees, watts, and seconds since the GPU last computed; null if unknown. true follows if the GPU is idle.
 """
@@ -71,7 +72,7 @@ def node_row(node: Node, resources: ResourceNames, headroom_percent: int) -> lis
         [each["text"] for each in unattributed(info, attribution.unknown, resources.share)],
         _reported(node, info.report, known, attribution, (resources, headroom_percent))
         if info.report
-        else _estimated(node),
+        else _estimated(node, attribution.beyond),
     ]
 
 
@@ -116,14 +117,18 @@ def _reported(
     `known` are the holdings on known devices."""
     resources, headroom_percent = sizes
     certain = charged = _parts(node)
+    pairs = zip(node.uuids, node.state.slots, strict=True)
+    slots = {(uuid, known.devices[uuid].amounts): slot for uuid, slot in pairs if uuid is not None}
     if attribution.held is not known:
-        pairs = zip(node.uuids, node.state.slots, strict=True)
-        slots = {(uuid, known.devices[uuid].amounts): slot for uuid, slot in pairs if uuid is not None}
         charged = _parts(resolve_held(node.info, attribution.held, resources, headroom_percent, slots))
+    taken = charged
+    if attribution.beyond:
+        taken = _parts(resolve_held(node.info, attribution.taken.held, resources, headroom_percent, slots))
     alike: dict[tuple[str, int | None], list[list[Any]]] = {}
     for device in sorted(report.devices, key=lambda device: device.index):
-        held, memory = attribution.held.devices[device.uuid], device.memory
-        usage = device_usage(node.info, device, held, headroom_percent)
+        uuid, memory = device.uuid, device.memory
+        held, here = attribution.held.devices[uuid], attribution.taken.held.devices[uuid]
+        usage = device_usage(node.info, device, held, here, headroom_percent)
         promised, measured = promises_memory(node.info, device), memory.measured
         row: list[Any] = [
             device.index,
@@ -132,15 +137,20 @@ def _reported(
             memory.used_mib if measured else None,
             usage.unaccounted_mib if measured else None,
             usage.free_mib if promised else None,
-            charged[device.uuid],
+            charged[uuid],
         ]
         special = _special(device, report, held.instances, attribution.instances)
         if held.claimed is not None:
             special["claimed"] = True
-        if device.uuid in attribution.devices:
-            usage = device_usage(node.info, device, known.devices[device.uuid], headroom_percent)
+        if not all(attribution.offers(each) for each in (uuid, *(it.uuid for it in device.mig.instances))):
+            special["withheld"] = round(taken[uuid] - charged[uuid], 3)
+        if uuid in attribution.devices | attribution.taken.devices:
+            may_be_held = uuid in attribution.devices
+            least = known.devices[uuid] if may_be_held else held
+            surely = attribution.least_taken(uuid, known.devices[uuid])
+            usage = device_usage(node.info, device, least, surely, headroom_percent)
             amounts = [usage.requested_mib, usage.free_mib] if promised else [None, None]
-            special = {"maybe": [*amounts, certain[device.uuid]], **special}
+            special = {"maybe": [*amounts, (certain if may_be_held else charged)[uuid]], **special}
         rows = alike.setdefault((device.model.name, memory.total_mib or None), [])
         rows.append([*row, special] if special else row)
     return [[model, total_mib, rows] for (model, total_mib), rows in alike.items()]
@@ -170,13 +180,16 @@ def _parts(node: Node) -> dict[str | None, float]:
     return {uuid: round(1 - slot.idle, 3) for uuid, slot in slots}
 
 
-def _estimated(node: Node) -> list[list[Any]]:
-    """GPUs known by labels: pods hold a number of them, or of their replicas, spread evenly over all."""
+def _estimated(node: Node, beyond: Mapping[str, int]) -> list[list[Any]]:
+    """GPUs known by labels: pods hold a number of them, or of their replicas, spread evenly over all, and so
+    is what is `beyond` allocatable."""
     estimate = node.info.estimate
     if estimate is None:
         return []
-    part = round(min(1.0, node.state.adrift / max(1, estimate.count)), 3)
-    return [[estimate.model.name, estimate.memory_mib, [[index, part] for index in range(estimate.count)]]]
+    row = [round(min(1.0, node.state.adrift / max(1, estimate.count)), 3)]
+    if beyond:
+        row.append(round(sum(beyond.values()) / max(1, estimate.count * estimate.replicas), 3))
+    return [[estimate.model.name, estimate.memory_mib, [[index, *row] for index in range(estimate.count)]]]
 
 
 class Change(NamedTuple):

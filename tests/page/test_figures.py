@@ -84,6 +84,22 @@ def test_what_is_held_without_the_devices_being_known(browser: Browser) -> None:
         assert "nobody" not in text
 
 
+def test_gpus_that_are_not_offered_are_not_free(browser: Browser) -> None:
+    partly = [alike("six", 8), node("six", {WHOLE: "6"}), alike("none", 2), node("none", {WHOLE: "0"})]
+    with PageServer().follow(*partly, node("labels", {WHOLE: "6"}, labels=GFD_H100)) as server:
+        opened(browser, server.url)
+        assert tile(browser, "GPUs") == ["18", "12 wholly free"]
+        assert tile(browser, "Free")[0] == f"{6 * 81297 / 1024:.0f} GiB"
+        text = card(browser, "six")
+        assert "2 GPUs not offered by the device plugin" in text
+        assert (
+            text.count("at most 79.4 GiB free: a pod may hold it, or the device plugin may not offer it") == 8
+        )
+        assert card(browser, "none").count("⊘ not offered") == 2
+        assert "2 GPUs not offered by the device plugin" in card(browser, "labels")
+        assert "2 GPUs not offered: allocatable has 6 nvidia.com/gpu" in details(browser, "six")
+
+
 def test_nodes_without_a_fresh_report_count_where_they_take_pods(browser: Browser) -> None:
     plain, held = node("plain", {WHOLE: "8"}, labels=GFD_H100), pod("p", {WHOLE: "3"}, on="plain")
     infos = assemble(read_objects(inventory(alike("a", 1), alike("silent", 2), plain, held)), NAMES)

@@ -83,6 +83,19 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
             id="so are all of a layout that strategy single does not hand out",
         ),
         pytest.param(
+            [gpu_node("n", [gpu(i) for i in range(8)]), node("n", {WHOLE: "6"})],
+            {"free": 20.4, "unavailable": 6.8, "total": 27.2},
+            id="GPUs that are not offered are unavailable",
+        ),
+        pytest.param(
+            [
+                gpu_node("n", [gpu(0, mig=MIG)], migStrategy="mixed"),
+                node("n", {"nvidia.com/mig-3g.40gb": "1"}),
+            ],
+            {"allocated": 2.72, "unmeasured": 2.72, "unavailable": 0.68, "total": 3.4},
+            id="and so are such instances",
+        ),
+        pytest.param(
             [
                 gpu_node(
                     "n", [gpu(0, memory={"totalMiB": 81920, "usedMiB": 36864, "unaccountedMiB": 36864})]

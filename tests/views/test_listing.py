@@ -175,6 +175,63 @@ def test_gpus_held_on_devices_that_are_not_known_are_not_free() -> None:
     assert all(each["mayBeHeld"] for each in item["devices"])
 
 
+def test_gpus_that_are_not_offered_are_not_free() -> None:
+    (item,) = listed(node("n", {WHOLE: "6"}), FOUR_OF_EIGHT[0])["items"]
+    text = "2 GPUs not offered: allocatable has 6 nvidia.com/gpu"
+    assert item["notOffered"] == [{"resource": WHOLE, "count": 2, "text": text}]
+    memory = [each["memory"] for each in item["devices"]]
+    assert sum(each["freeMiB"] for each in memory) == 6 * 81920
+    assert {(each["requestedMiB"], each["freeAtMostMiB"]) for each in memory} == {(0, 81920)}
+    assert {(each["offered"], each["mayBeHeld"]) for each in item["devices"]} == {(None, False)}
+
+
+@pytest.mark.parametrize(
+    ("objects", "text"),
+    [
+        pytest.param(
+            (node("n", {WHOLE: "6"}), *FOUR_OF_EIGHT),
+            "2 GPUs not offered: allocatable has 6 nvidia.com/gpu, of which pods request 4",
+            id="beside those that pods request",
+        ),
+        pytest.param(
+            (node("n", {WHOLE: "0"}, labels=GFD_H100),),
+            "8 GPUs not offered: allocatable has 0 nvidia.com/gpu",
+            id="of a node known by labels",
+        ),
+        pytest.param(
+            (
+                node("n", {WHOLE: "5"}),
+                gpu_node("n", [gpu(0), gpu(1)], sharing={"strategy": "time-slicing", "replicas": 4}),
+            ),
+            "3 replicas not offered: allocatable has 5 nvidia.com/gpu",
+            id="replicas",
+        ),
+        pytest.param(
+            (node("n"), gpu_node("n", [gpu(0)], migStrategy="single")),
+            "1 GPU not offered: allocatable has 0 nvidia.com/gpu",
+            id="a GPU without MIG under strategy single",
+        ),
+    ],
+)
+def test_what_is_not_offered_in_words(objects: tuple[Json, ...], text: str) -> None:
+    (item,) = listed(*objects)["items"]
+    assert [each["text"] for each in item["notOffered"]] == [text]
+    wanted = False if "has 0" in text else None
+    assert {device["offered"] for device in item["devices"]} == {wanted}
+
+
+def test_instances_beyond_allocatable_are_not_free() -> None:
+    instances = [{"uuid": f"MIG-{at}", "profile": "1g.10gb", "start": at, "size": 1} for at in range(2)]
+    device = gpu(0, mig={"enabled": True, "instances": instances})
+    objects = node("n", {"nvidia.com/mig-1g.10gb": "1"}), gpu_node("n", [device], migStrategy="mixed")
+    (item,) = listed(*objects)["items"]
+    assert item["migFree"] == {"1g.10gb": 1}
+    (found,) = item["devices"]
+    assert [each["offered"] for each in found["mig"]["instances"]] == [None, None]
+    assert found["memory"]["freeAtMostMiB"] - found["memory"]["freeMiB"] == 9728
+    assert found["memory"]["requestedMiB"] == 0
+
+
 def test_an_instance_that_may_be_held_says_so() -> None:
     instances = [{"uuid": f"MIG-{at}", "profile": "1g.10gb", "start": at, "size": 1} for at in range(2)]
     device = gpu(0, mig={"enabled": True, "instances": instances})

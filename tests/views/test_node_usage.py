@@ -33,8 +33,9 @@ def device(index: int = 0, used: int = 0, unaccounted: int | None = None, **more
 
 def one(*devices: Json, pods: tuple[Json, ...] = (), **status: Any) -> Amounts:
     """All GPUs of a node together."""
+    offered = len(devices) * status.get("sharing", {}).get("replicas", 1)
     (amounts,) = usage_of(
-        node("n", {WHOLE: str(len(devices))}), gpu_node("n", devices, **status), *pods
+        node("n", {WHOLE: str(offered)}), gpu_node("n", devices, **status), *pods
     ).by_model.values()
     return amounts
 
@@ -171,6 +172,22 @@ def test_instances_by_profile(device: Json, pods: tuple[Json, ...], expected: In
     usage = usage_of(node("n", {THREE: "2"}), gpu_node("n", [device], migStrategy="mixed"), *pods)
     assert usage.instances == {(PRODUCT, "3g.40gb"): expected}
     assert [amounts.unopened for _, amounts in usage.devices] == [0]
+
+
+@pytest.mark.parametrize(
+    ("offered", "free", "instances"),
+    [
+        pytest.param(2, 1, 2, id="all of its instances"),
+        pytest.param(1, 1, 1, id="one of them, so that the GPU takes a pod"),
+        pytest.param(0, 0, 0, id="none, so that no pod can have anything of it"),
+    ],
+)
+def test_a_gpu_in_mig_mode_is_free_where_it_is_offered(offered: int, free: int, instances: int) -> None:
+    device = partitioned()
+    del device["mig"]["instances"][0]["holder"]
+    usage = usage_of(node("n", {THREE: str(offered)}), gpu_node("n", [device], migStrategy="mixed"))
+    assert [amounts.free for _, amounts in usage.devices] == [free]
+    assert usage.instances[PRODUCT, "3g.40gb"].free == instances
 
 
 @given(st.lists(st.builds(Amounts, *[st.integers(0, 10**6)] * len(Amounts._fields))))

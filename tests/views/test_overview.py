@@ -146,6 +146,20 @@ def test_a_gpu_that_may_be_held_shows_the_amounts_if_it_is_not() -> None:
     ]
 
 
+def test_gpus_that_are_not_offered_say_so() -> None:
+    # Either may be the one: it shows the amounts if it is not.
+    maybe = {"maybe": [0, 81920, 0.0]}
+    row = row_of(gpu_node("n", [gpu(0), gpu(1)]), node("n", {WHOLE: "1"}))
+    assert row[7][0][2] == [
+        [0, 0, 0, 0, None, 0, 0.0, maybe | {"withheld": 1.0}],
+        [1, 0, 0, 0, None, 81920, 0.0, maybe | {"withheld": 0.0}],
+    ]
+    row = row_of(gpu_node("n", [gpu(0)]), node("n", {WHOLE: "0"}))
+    assert row[7][0][2] == [[0, 0, 0, 0, None, 0, 0.0, {"withheld": 1.0}]]
+    row = row_of(node("n", {WHOLE: "6"}, labels=GFD_H100))
+    assert row[7] == [["H100-80GB", 81559, [[i, 0.0, 0.25] for i in range(8)]]]
+
+
 @given(clusters())
 def test_rows_and_the_inventory_list_say_the_same(infos: tuple[NodeInfo, ...]) -> None:
     config = Configuration()

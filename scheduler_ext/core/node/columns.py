@@ -214,7 +214,7 @@ class UnitColumns(_Empty):
 class NodeColumns(_Empty):
     """Per node state, `[state]`; `count` is how many nodes are in it, `devices` how many slots it has.
     `shape` is an index into shapes. `loose` are the free GPUs that are in no slot, time slices as parts of
-    one, below 0 if more of those in the slots are held. The others are those of NodeState."""
+    one, below 0 if some of those in the slots are held, or not offered. The others are those of NodeState."""
 
     count: Ints
     gpus: Ints
@@ -255,7 +255,7 @@ class NodeColumns(_Empty):
             getattr(self, name)[column] = getattr(state, name)
         self.devices[column] = len(state.slots)
         self.shape[column] = shape
-        self.loose[column] = loose_gpus(state) if state.counts_alone else -_held_in_slots(state)
+        self.loose[column] = loose_gpus(state) if state.counts_alone else -_not_free_in_slots(state)
 
 
 def residual_milli(slot: Slot, *, shares: bool) -> int:
@@ -276,10 +276,12 @@ def _is_closed(slot: Slot) -> bool:
     return slot.share_free_mib < 0 < slot.share_total_mib
 
 
-def _held_in_slots(state: NodeState) -> int:
-    """The whole GPUs that are held on unknown devices, less those whose slots are closed for them."""
+def _not_free_in_slots(state: NodeState) -> int:
+    """The whole GPUs that are held on unknown devices, less those whose slots are closed for them, and those
+    that are not offered."""
     closed = [state.takes_shares and _is_unheld(slot) and _is_closed(slot) for slot in state.slots]
-    return max(0, math.ceil(state.adrift) - sum(closed))
+    withheld = sum(count for name, count in state.beyond if not name.startswith(MIG_PREFIX))
+    return max(0, math.ceil(state.adrift) - sum(closed)) + withheld
 
 
 def loose_gpus(state: NodeState) -> float:

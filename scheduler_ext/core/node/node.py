@@ -3,7 +3,8 @@ only has the values that decisions depend on, so that equal nodes are decided on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
@@ -19,7 +20,7 @@ from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node_labels import AgentLabel, Way
 from scheduler_ext.core.request.pod_kinds import TaskClass
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resource_names import MIG_PREFIX
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, without_shared
 
 # No amount in a state exceeds this, so that every one fits a 32-bit column.
 UNLIMITED = 2**30
@@ -262,7 +263,8 @@ class Slot:
 @dataclass(frozen=True, slots=True)
 class NodeState:
     """All values of a node that decisions depend on. `limits` per resource: (resource, held on unknown
-    devices, allocatable less requests). `gpus` is the number of GPUs (an estimate has one slot for all);
+    devices, allocatable less requests); `beyond` per resource: free units that its allocatable does not cover
+    (beyond_allocatable.py). `gpus` is the number of GPUs (an estimate has one slot for all);
     `adrift` the GPUs' worth of holdings on unknown devices; `neighbours` the difficulty of evicting the
     most evictable pod. Free CPU is in coarse steps, so that more nodes are equal. `offers_shares` and
     `offers_whole`: whether it offers shares and whole GPUs at all, held or not. Of resources, DRA serves
@@ -277,6 +279,7 @@ class NodeState:
     gpus: int = 0
     adrift: float = 0.0
     limits: tuple[tuple[str, int, int], ...] = ()
+    beyond: tuple[tuple[str, int], ...] = ()
     share_limit: int = UNLIMITED
     fresh: bool = True
     estimated: bool = False
@@ -347,21 +350,23 @@ class Node:
     @property
     def free_gpus(self) -> int:
         """How many GPUs take something new and have no part that a pod holds, less those held on unknown
-        devices. GPUs that may be gone are not free, nor are those beyond the allocatable of a node that hands
-        out whole GPUs alone."""
+        devices. GPUs that may be gone are not free, nor are those beyond allocatable, except for shares."""
         if self.info.is_out:
             return 0
         if self.info.report is None:
             return max(0, min(self.state.gpus - ceil(self.state.adrift), self._whole_left()))
         closed = {device.uuid for device in self.info.devices if device.cordoned}
+        open_ = [slot for uuid, slot in self.gpus if slot.healthy and uuid not in closed]
+        none_left = self._not_offered_at_all(open_)
         free = [
             slot
-            for uuid, slot in self.gpus
-            if slot.healthy
-            and slot.idle == 1
-            and uuid not in closed
+            for slot in open_
+            if slot.idle == 1
             # Of some MIG layouts the device plugin hands out nothing; shares need none.
-            and (slot.units or (self.state.takes_shares and slot.share_free_mib >= 0))
+            and (
+                {without_shared(unit.resource) for unit in slot.units} - none_left
+                or (self.state.takes_shares and slot.share_free_mib >= 0)
+            )
         ]
         left = len(free) - ceil(self.state.adrift)
         if self.info.takes_unreported or not self.state.takes_shares:
@@ -369,13 +374,20 @@ class Node:
             left = min(left, len(free) - whole + self._whole_left())
         return max(0, left)
 
+    def _not_offered_at_all(self, slots: Sequence[Slot]) -> set[str]:
+        """The resources of which these slots have no free unit that is offered."""
+        free: Counter[str] = Counter()
+        for slot in slots if self.state.beyond else ():
+            free.update({unit.resource: unit.free for unit in slot.units})
+        return {without_shared(name) for name, count in self.state.beyond if count >= free[name]}
+
     def _whole_left(self) -> int:
         """The whole GPUs that allocatable less the requests leaves, with time slices as parts of them."""
         parts = {unit.resource: unit.gpu_part for slot in self.state.slots for unit in slot.units}
         whole = [
             limit * parts[name] for name, _, limit in self.state.limits if not name.startswith(MIG_PREFIX)
         ]
-        return int(max(whole, default=0) + 1e-6)
+        return int(sum(whole) + 1e-6)
 
 
 def version_number(version: tuple[int, ...] | None) -> int:

@@ -9,6 +9,7 @@ from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile, window
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.gpu.room import DeviceHoldings, Room
+from scheduler_ext.core.node.beyond_allocatable import beyond_allocatable
 from scheduler_ext.core.node.claimable import Claimable, OneWay
 from scheduler_ext.core.node.estimated_slot import estimated_slot, whole_names, without_free_memory
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
@@ -82,13 +83,15 @@ def resolve_held(
     limits = _limits(info, held, slots, claimable)
     way = claimable.one_way(slots, resources.share) if claimable is not None else OneWay()
     strategy = source.sharing_strategy if source is not None else "none"
+    # A share that another binder bound may be on any GPU: until it is gone, the node takes no new share.
+    share_limit = 0 if held.unplaced else _limit(info, held, resources.share)
     state = NodeState(
         slots=tuple(slot for slot, _ in slots),
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
         adrift=_adrift(held, [slot for slot, _ in slots]),
         limits=limits,
-        # A share that another binder bound may be on any GPU: until it is gone, the node takes no new share.
-        share_limit=0 if held.unplaced else _limit(info, held, resources.share),
+        beyond=beyond_allocatable(info, held, slots, takes_shares=share_limit > 0),
+        share_limit=share_limit,
         # A Node object without GPUs shows that the node has none; without a Node object, that is unknown.
         fresh=(info.freshness == "Fresh" or info.by_allocatable)
         and (source is not None or info.allocatable is not None),

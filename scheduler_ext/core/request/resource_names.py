@@ -40,6 +40,11 @@ def vendor_of(resource: str) -> str | None:
     return _VENDOR_OF_DOMAIN.get(resource.partition("/")[0])
 
 
+def without_shared(resource: str) -> str:
+    """A resource by the name that it has where GPUs are not shared."""
+    return resource.removesuffix(".shared")
+
+
 def shown_resource(resource: str) -> str:
     """A resource for people: a class of devices by its name."""
     if not resource.startswith(DEVICE_CLASS_PREFIX):

@@ -47,8 +47,8 @@ _MEMORY: tuple[tuple[str, str, Literal["memory", "use"]], ...] = (
     (
         "free",
         (
-            "Memory of GPUs for further pods: 0 for unhealthy and cordoned GPUs, and for shared GPUs whose "
-            "replicas are all held; no series for GPUs of Missing nodes."
+            "Memory of GPUs for further pods: 0 for unhealthy and cordoned GPUs, those that are not offered, "
+            "and shared GPUs whose replicas are all held; no series for GPUs of Missing nodes."
         ),
         "memory",
     ),
@@ -67,8 +67,7 @@ FAMILIES = (
         "gpu_extender_gpus_free",
         (
             "GPUs that no pod holds, not even in part, and that take new pods: neither unhealthy nor "
-            "cordoned. A node without a fresh report has no more than the whole GPUs that its allocatable "
-            "leaves."
+            "cordoned, and offered by the device plugin, by the node's allocatable less all requests."
         ),
         attrgetter("free"),
     ),
@@ -95,7 +94,8 @@ FAMILIES = (
             ("instances", "MIG instances.", attrgetter("total")),
             (
                 "instances_free",
-                "MIG instances for further pods; none on unhealthy and cordoned GPUs.",
+                "MIG instances for further pods; none on unhealthy and cordoned GPUs, none that is not "
+                "offered.",
                 attrgetter("free"),
             ),
             (

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 from scheduler_ext.core.gpu.gpu import Holder, Memory
+from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
@@ -124,6 +125,49 @@ def test_a_share_is_no_gpu_that_may_be_held() -> None:
     pods = (bound("share", wants(1000, SHARE), devices={"main": ("GPU-0",)}), bound("p", wants(1, WHOLE)))
     info = node(device(0), device(1), pods=pods)
     assert charged(attribute(info, holdings_of(info, NAMES), NAMES)) == {"GPU-1": 1}
+
+
+EIGHT = node(*(device(i) for i in range(8)))
+
+
+@pytest.mark.parametrize(
+    ("info", "offered"),
+    [
+        pytest.param(replace(EIGHT, allocatable={WHOLE: 8}), {True}, id="all of them"),
+        pytest.param(
+            replace(EIGHT, allocatable={WHOLE: 6}), {None}, id="six of eight, and any may be no one"
+        ),
+        pytest.param(replace(EIGHT, allocatable={WHOLE: 0}), {False}, id="none"),
+    ],
+)
+def test_the_gpus_that_are_offered(info: NodeInfo, offered: set[bool | None]) -> None:
+    found = attribute(info, holdings_of(info, NAMES), NAMES)
+    assert {found.offers(each.uuid) for each in info.devices} == offered
+    assert charged(found) == {}, "no pod holds any"
+
+
+def test_a_gpu_that_is_held_is_not_one_that_is_not_offered() -> None:
+    info = replace(EIGHT, allocatable={WHOLE: 2}, pods=(bound("p", wants(2, WHOLE)),))
+    found = attribute(info, holdings_of(info, NAMES), NAMES)
+    assert sum(charged(found).values()) == 2
+    assert len(found.devices) == 8, "any may be held"
+    nothing = DeviceHoldings()
+    assert all(found.least_taken(each.uuid, nothing).units for each in info.devices), "but none is free"
+
+
+def test_instances_that_are_not_offered_are_of_their_profile() -> None:
+    info = node(device(0, mig=SLICED), report={"mig_strategy": "mixed"}, allocatable={ONE_G: 1, THREE_G: 0})
+    found = attribute(info, holdings_of(info, NAMES), NAMES)
+    instances = {each.uuid: found.offers(each.uuid) for each in SLICED.instances}
+    assert instances == {"MIG-0": None, "MIG-1": None, "MIG-4": False}
+    assert found.least_taken("GPU-0", DeviceHoldings()).instances == {"MIG-4"}
+    assert len(found.taken.held.devices["GPU-0"].instances) == 2
+
+
+def test_replicas_that_are_not_offered_are_on_as_few_gpus_as_possible() -> None:
+    info = node(device(0), device(1), report=SHARED, allocatable={SHARED_NAME: 5})
+    found = attribute(info, holdings_of(info, NAMES), NAMES)
+    assert {uuid: here.units for uuid, here in found.taken.held.devices.items()} == {"GPU-0": 3, "GPU-1": 0}
 
 
 def free(info: NodeInfo, found: Attribution, resource: str) -> int:

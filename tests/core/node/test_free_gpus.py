@@ -28,6 +28,7 @@ from tests.core.reported import (
     wants,
 )
 
+MI300X = device(1, vendor="amd", model=canonical_model("MI300X", vendor="amd"))
 FOUR = node(*(device(i) for i in range(4)))
 LABELLED = labelled("NVIDIA-A100-SXM4-80GB")
 HELD = (bound("p", wants(3, WHOLE)),)
@@ -73,6 +74,9 @@ CUT = node(device(0, mig=sliced(("1g.10gb", 0))), device(1), report={"mig_strate
         pytest.param(replace(LABELLED, allocatable={WHOLE: 4}, pods=HELD), 1, id="less requests of these"),
         pytest.param(replace(FOUR, allocatable={WHOLE: 0}), 0, id="none where the plugin has withdrawn all"),
         pytest.param(replace(FOUR, allocatable={WHOLE: 2}), 2, id="nor those that it offers no more"),
+        pytest.param(
+            node(device(0), MI300X, allocatable={WHOLE: 1, "amd.com/gpu": 1}), 2, id="of all vendors together"
+        ),
         pytest.param(replace(FOUR, allocatable={SHARE: 9}, share_node=True), 4, id="but all for shares"),
         pytest.param(
             replace(FOUR, allocatable={SHARE: 1}, share_node=True, **SILENT),
@@ -83,6 +87,11 @@ CUT = node(device(0, mig=sliced(("1g.10gb", 0))), device(1), report={"mig_strate
             replace(CUT, allocatable={WHOLE: 0, ONE_G: 1}, **SILENT),
             1,
             id="but a partitioned one, which is handed out in instances",
+        ),
+        pytest.param(
+            replace(CUT, allocatable={WHOLE: 0, ONE_G: 0}),
+            0,
+            id="unless its plugin offers no instance, either",
         ),
         pytest.param(
             node(*CUT.devices, report={"mig_strategy": "single"}, allocatable={WHOLE: 0}),
@@ -103,6 +112,12 @@ CUT = node(device(0, mig=sliced(("1g.10gb", 0))), device(1), report={"mig_strate
 )
 def test_free_gpus(info: NodeInfo, free: int) -> None:
     assert resolve(info, NAMES, 10).free_gpus == free
+
+
+def test_gpus_that_are_not_offered_are_no_room_for_future_pods() -> None:
+    info = node(*(device(i) for i in range(8)), allocatable={WHOLE: 6})
+    snapshot = build_snapshot({"n": resolve(info, NAMES, 10)}, 1)
+    assert snapshot.demand.idle[1] == snapshot.demand.whole[1] == 6
 
 
 def test_a_node_names_each_of_its_models_once() -> None:

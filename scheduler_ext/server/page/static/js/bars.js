@@ -29,16 +29,24 @@ export function described(device) {
   const head = `GPU ${device.index}, ${visible(device.model)}:`;
   if (!device.reported) return `${head} known by labels only, its use is not known.`;
   const replicas = device.replicas ? ` ${replicasText(device)} replicas held.` : "";
-  const state = `${busyText(device)}${replicas}${slotsText(device)}${claimed}${sick}${cordoned}`;
+  const withheld = isWithheld(device) ? " Not offered by the device plugin." : "";
+  const state = `${busyText(device)}${replicas}${slotsText(device)}${claimed}${sick}${cordoned}${withheld}`;
   if (!device.known) return `${head} its memory in use is not known.${state}`;
   const { requested, free } = device.seen;
   const of = `${memory(requested)} of ${memory(device.total)} requested, ${memory(device.used)} in use`;
-  const left = device.maybe ? `at most ${memory(free)} free: a pod may hold it` : `${memory(free)} free`;
+  const left = device.maybe ? `at most ${memory(free)} free: ${doubt(device)}` : `${memory(free)} free`;
   const { beyond, kept } = parts(device);
   const more = beyond ? `, ${memory(beyond)} beyond requests` : "";
   const others = `${memory(device.unaccounted)} unaccounted for${more}, ${left}, ${memory(kept)} kept back.`;
   return `${head} ${of}, ${others}${state}`;
 }
+
+/** Why what is left of a GPU may not be free. */
+const doubt = (device) =>
+  device.withheld === null ? "a pod may hold it" : "a pod may hold it, or the device plugin may not offer it";
+
+/** Whether all that is left of a GPU is known not to be offered. */
+const isWithheld = (device) => device.withheld > 0 && !device.maybe && !device.seen.free;
 
 /** What an agent reports of a GPU's work, if it does. */
 const busyText = ({ busy, celsius, watts, idle, wasted }) => [
@@ -117,6 +125,7 @@ export function gpuLine(device) {
   let right = html`<span class=${free ? "amount" : "amount none"}>${amount}</span>`;
   if (device.sick !== null) right = html`<span class="amount bad">✕ sick</span>`;
   else if (device.cordoned) right = html`<span class="amount warn">⊘ closed</span>`;
+  else if (isWithheld(device)) right = html`<span class="amount warn">⊘ not offered</span>`;
   else if (device.replicas) {
     right = html`<span class="amount">${replicasText(device)}</span>`;
   }

@@ -14,9 +14,9 @@ export const kindText = (kind) => KINDS[kind] ?? kind;
 function decodeDevice(model, total, row) {
   const [index, reserved, requested, used, unaccounted, free, held] = row;
   const special = row[7] ?? {};
-    // For a GPU that pods on unknown devices may hold: the amounts if they do not hold it.
+    // For a GPU that pods on unknown devices may hold, or that may not be offered: the amounts if neither is so.
   const [least, most, part] = special.maybe ?? [requested, free, held];
-  const reported = row.length > 2;
+  const reported = row.length > 3;
     // The driver of some GPUs states no memory; then its use is null, and the free memory, if no label has the total.
   const known = reported && free !== null;
   return {
@@ -24,6 +24,8 @@ function decodeDevice(model, total, row) {
     held: reported ? held : row[1],
     known, reported,
     maybe: Boolean(special.maybe),
+      // The part that is not offered, null for none; the one of several GPUs that counts may be another.
+    withheld: reported ? special.withheld ?? null : row[2] ?? null,
     seen: { requested: least, free: most, held: part },
     sick: special.sick ?? null,
     cordoned: special.cordoned ?? false,
@@ -39,7 +41,7 @@ const NO_READINGS = { busy: null, celsius: null, watts: null, idle: null, wasted
 
 const SUMS = [
   "nodes", "gpus", "well", "held", "idle", "sick", "stale", "missing", "labelled", "total", "requested", "used",
-  "unaccounted", "free", "measured", "reporting", "unattributed",
+  "unaccounted", "free", "measured", "reporting", "unattributed", "withheld",
 ];
 
 /** The mark of a node without a fresh report that takes pods by its allocatable. */
@@ -61,8 +63,9 @@ function sumOf({ kind, state, marks, unattributed }, devices) {
     if (out || device.sick !== null) continue;
     sum.well += 1;
     sum.held += device.held;
+    sum.withheld += device.withheld ?? 0;
     if (!device.reported) continue;
-    sum.idle += device.held === 0 && !device.cordoned && (counts || state === "Fresh");
+    sum.idle += device.held === 0 && !device.withheld && !device.cordoned && (counts || state === "Fresh");
     if (!device.known) continue;
     sum.total += device.total - device.reserved;
     sum.requested += device.requested;
@@ -73,7 +76,7 @@ function sumOf({ kind, state, marks, unattributed }, devices) {
     sum.free += device.free;
   }
     // Labels give only the number of free GPUs, not the GPU of each pod.
-  if (kind === "labels" && !out) sum.idle = Math.floor(sum.well - sum.held + 1e-3);
+  if (kind === "labels" && !out) sum.idle = Math.floor(sum.well - sum.held - sum.withheld + 1e-2);
   return sum;
 }
 

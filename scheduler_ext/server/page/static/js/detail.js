@@ -15,7 +15,7 @@ function full({ node, ledger }, { gpu }) {
   if (!node) return html`<p class="empty">No GPU is known here.</p>`;
   const heads = headsOf(node.devices);
   const unknown = gpu !== null && !node.devices.some((device) => device.index === gpu);
-  return html`${unknown ? html`<p class="warn">This node has no GPU ${gpu}.</p>` : nothing}<p class="about">${node.state}: ${knownBy(node)}${node.unattributed.map((each) => `; ${visible(each.text)}`).join("")}</p>
+  return html`${unknown ? html`<p class="warn">This node has no GPU ${gpu}.</p>` : nothing}<p class="about">${node.state}: ${knownBy(node)}${[...node.unattributed, ...node.notOffered].map((each) => `; ${visible(each.text)}`).join("")}</p>
     <table class="gpus" role="table" aria-label="GPUs"><thead role="rowgroup"><tr role="row" data-hints>${heads.map(([text, term], index) =>
       html`<th role="columnheader" scope="col">${term ? hint(term, text, index === 2) : text}</th>`)}</tr></thead>
     <tbody role="rowgroup">${node.devices.map((device) => deviceRow(node, device, ledger.devices[device.uuid]?.holdings ?? [], heads, gpu))}</tbody></table>
@@ -43,6 +43,10 @@ const REASONS = {
   ThermalSlowdown: "slowed by heat", HardwareThermalSlowdown: "slowed by heat", PowerBrake: "power brake",
 };
 
+/** Whether it is not known if a GPU or an instance of it is free. */
+const isUncertain = (device) =>
+  [device, ...device.mig.instances].some((part) => part.mayBeHeld || part.offered === null);
+
 const known = (value) => value !== null && value !== undefined;
 
 function deviceRow(node, device, holdings, heads, gpu) {
@@ -52,7 +56,7 @@ function deviceRow(node, device, holdings, heads, gpu) {
     Requested: device.mayBeHeld ? `≥ ${memory(requestedAtLeastMiB)}` : memory(requestedAtLeastMiB),
     "In use": html`${memory(usedMiB)}${beyond ? html`<br><small>${memory(beyond)} ${hint("beyond", "beyond requests")}</small>` : nothing}`,
     Unaccounted: memory(unaccountedMiB),
-    Free: html`${device.mayBeHeld ? "≤ " : ""}${memory(freeAtMostMiB)}${kept ? html`<br><small>${memory(kept)} ${hint("kept", "kept back")}</small>` : nothing}`,
+    Free: html`${isUncertain(device) ? "≤ " : ""}${memory(freeAtMostMiB)}${kept ? html`<br><small>${memory(kept)} ${hint("kept", "kept back")}</small>` : nothing}`,
     Busy: known(device.utilizationPercent) ? html`${device.utilizationPercent} %<i class="level"
       .style=${`background-size:${device.utilizationPercent}% 100%`}></i>${isLongIdle(device.idleSeconds)
       ? html`<small>${hint("idle", `idle for ${ago(device.idleSeconds)}`)}</small>` : nothing}` : "unknown",
@@ -66,7 +70,8 @@ function deviceRow(node, device, holdings, heads, gpu) {
     <td role="cell" class="model">${visible(device.model)} <small>${memory(device.memory.totalMiB)}</small><br><small>${device.uuid
       ? visible(device.uuid) : "by labels"}</small>${device.healthy
       ? nothing : html`<br><strong class="bad">✕ ${visible(device.healthReason ?? "unhealthy")}</strong>`}${device.cordoned
-      ? html`<br><strong class="warn">⊘ cordoned</strong>` : nothing}</td>
+      ? html`<br><strong class="warn">⊘ cordoned</strong>` : nothing}${device.offered === false
+      ? html`<br><strong class="warn">⊘ not offered</strong>` : nothing}</td>
     ${heads.slice(2, -1).map(([head]) => html`<td role="cell" class=${`figure ${head === "Free" ? "free-of" : ""}`} data-label=${head}>${cells[head]}</td>`)}
     <td role="cell" class="held-by" data-label="Held by">${holdings.length ? html`<ul>${holdings.map((each) => html`<li>${holder(each)} <small><span class="amount">${part(each, device.memory)}</span>${each.by === "claim" ? html`, by claim ${named(each.claim)}` : nothing}${stateOf(each)}</small></li>`)}</ul>${device.mayBeHeld ? noHolder : nothing}` : noHolder}</td></tr>`;
 }

@@ -4,7 +4,7 @@ import { repeat } from "../vendor/directives/repeat.js";
 import { total } from "./cluster.js";
 import { grouped, lay, ordered, partIn, usualGrouping } from "./groups.js";
 import { hint } from "./hints.js";
-import { count, freeText, named, percent, plural, visible } from "./text.js";
+import { count, freeText, named, percent, plural, visible, withheldText } from "./text.js";
 
 const STEPS = 5;
 // Marks of trouble are at least this large, also where cells are smaller.
@@ -176,7 +176,8 @@ export class NodeMap {
     const state = [node.state === "Fresh" ? "" : node.state, sum.sick ? plural(sum.sick, "sick GPU") : ""];
     const free = sum.total ? `${freeText(sum)} free` : "use not known";
     const use = node.held === null ? "nothing to give" : `${percent(node.held)} allocated, ${free}`;
-    const known = node.unattributed.map((each) => html`<br>${visible(each)}`);
+    const withheld = sum.withheld ? [withheldText(sum)] : [];
+    const known = [...node.unattributed.map(visible), ...withheld].map((each) => html`<br>${each}`);
     render(html`<strong>${visible(node.name)}</strong><br>${plural(node.devices.length, "GPU")}, ${use}${known}${state
       .filter(Boolean).map((each) => html`<br><em class="bad">${each}</em>`)}`, this.tip);
     const x = Math.min(event.clientX + 14, innerWidth - this.tip.offsetWidth - 8);

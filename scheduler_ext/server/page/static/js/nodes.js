@@ -4,7 +4,7 @@ import { repeat } from "../vendor/directives/repeat.js";
 import { gpuLine } from "./bars.js";
 import { BY_ALLOCATABLE, kindText } from "./cluster.js";
 import { hint } from "./hints.js";
-import { count, freeText, memory, named, percent, plural, unaccountedText, visible } from "./text.js";
+import { count, freeText, memory, named, percent, plural, unaccountedText, visible, withheldText } from "./text.js";
 
 const CARD_WIDTH = 270;
 const GAP = 12;
@@ -207,6 +207,7 @@ function badges(node) {
 function notes(node) {
   const all = [];
   all.push(...node.unattributed.map(visible));
+  if (node.sum.withheld) all.push(withheldText(node.sum));
   const taken = node.marks.includes(BY_ALLOCATABLE)
     ? "whole GPUs and MIG instances are placed here by allocatable alone" : "nothing is placed here";
   if (node.state === "Missing") all.push(`no report: ${taken}`);
@@ -216,6 +217,7 @@ function notes(node) {
 
 function cardText(node) {
   const use = node.held === null ? "nothing to give" : `${percent(node.held)} allocated`;
-  const trouble = [...node.unattributed.map(visible), node.state === "Fresh" ? "" : node.state.toLowerCase(), node.sum.sick ? plural(node.sum.sick, "sick GPU") : ""].filter(Boolean);
+  const withheld = node.sum.withheld ? [withheldText(node.sum)] : [];
+  const trouble = [...node.unattributed.map(visible), ...withheld, node.state === "Fresh" ? "" : node.state.toLowerCase(), node.sum.sick ? plural(node.sum.sick, "sick GPU") : ""].filter(Boolean);
   return [visible(node.name), devicesText(node), use, ...trouble].join(", ");
 }

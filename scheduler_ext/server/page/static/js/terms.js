@@ -9,7 +9,7 @@ export const TERMS = {
   unaccounted: "Memory in use that belongs to no known pod: of a process outside Kubernetes, or left behind by one that ended. It is not promised to shares.",
   beyond: "Memory that pods use in addition to what they requested. It is not promised to shares while they use it.",
   free: "Memory that may still be promised to pods. ≤ marks an upper bound: pods hold GPUs there that are not known yet.",
-  kept: "Memory that is not promised: what the driver reserves, the headroom of shares, and the rest of a GPU that takes nothing new (sick, cordoned, or without a fresh report).",
+  kept: "Memory that is not promised: what the driver reserves, the headroom of shares, and the rest of a GPU that takes nothing new (sick, cordoned, not offered by the device plugin, or without a fresh report).",
   perhaps: "Memory that a pod may hold: a pod has just started on the node, and the agent has not seen its GPUs yet.",
   busy: "The part of the time in which the GPU computed, as a mean of about a minute, at the last report.",
   idle: "Nothing has computed on the GPU for this long, encoder and decoder included, as far as the agent has seen.",

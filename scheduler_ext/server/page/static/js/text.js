@@ -36,6 +36,12 @@ export function unaccountedText(sum) {
 /** A sum's free memory: an upper bound if pods hold unknown GPUs. */
 export const freeText = (sum) => `${sum.unattributed ? "≤ " : ""}${memory(sum.free)}`;
 
+/** What the device plugin does not offer, in GPUs. */
+export const withheldText = ({ withheld }) => {
+  const gpus = Math.round(10 * withheld) / 10;
+  return `${gpus === 1 ? "1 GPU" : `${tenths.format(gpus)} GPUs`} not offered by the device plugin`;
+};
+
 export const bytes = (number) =>
   number >= 1e6 ? `${tenths.format(number / 1e6)} MB` : `${whole.format(number / 1e3)} kB`;
 

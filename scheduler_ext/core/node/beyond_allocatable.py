@@ -1,0 +1,55 @@
+"""What nothing holds of a node's GPUs and no pod can get, because the device plugin does not offer it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from scheduler_ext.core.node.holdings import Holdings
+from scheduler_ext.core.node.node import NodeInfo, Slot
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, without_shared
+
+
+@dataclass(slots=True)
+class _Pool:
+    """The free units of one kind, and the resource names that they may be offered under."""
+
+    names: set[str] = field(default_factory=set)
+    free: int = 0
+
+
+def beyond_allocatable(
+    info: NodeInfo, held: Holdings, slots: Iterable[tuple[Slot, str | None]], *, takes_shares: bool
+) -> tuple[tuple[str, int], ...]:
+    """The free units of healthy GPUs, by resource, that allocatable less all requests does not cover: the
+    device plugin or the kubelet withholds them, and only their number is known. None without a Node object.
+    Memory shares and claims need no device plugin."""
+    if info.allocatable is None:
+        return ()
+    out = {device.uuid for device in info.devices if device.cordoned}
+    out.update(device.on for device in (info.dra.devices if info.dra is not None else ()))
+    pools: dict[str, _Pool] = {}
+    for slot, uuid in slots:
+        if slot.healthy and uuid not in out:
+            _add(slot, pools, whole=not takes_shares or info.takes_unreported)
+    found = (_beyond(pool, info.allocatable, held) for pool in pools.values())
+    return tuple(each for each in found if each[1] > 0)
+
+
+def _add(slot: Slot, pools: dict[str, _Pool], *, whole: bool) -> None:
+    free: dict[str, int] = {}
+    for unit in slot.units:
+        is_mig = unit.resource.startswith(MIG_PREFIX)
+        if is_mig or whole:
+            kind = without_shared(unit.resource) if is_mig else slot.model.vendor
+            pools.setdefault(kind, _Pool()).names.add(unit.resource)
+            # The names of a kind mean the same units.
+            free[kind] = unit.free
+    for kind, count in free.items():
+        pools[kind].free += count
+
+
+def _beyond(pool: _Pool, allocatable: Mapping[str, int], held: Holdings) -> tuple[str, int]:
+    left = sum(max(0, allocatable.get(name, 0) - held.requested[name]) for name in pool.names)
+    unknown = sum(held.unknown[name] for name in pool.names)
+    # The name with the most of them is the one in use.
+    name = min(pool.names, key=lambda name: (-allocatable.get(name, 0), name))
+    return name, pool.free - unknown - left
