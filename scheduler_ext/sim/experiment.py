@@ -20,8 +20,9 @@ from scheduler_ext.sim.together import Batches
 from scheduler_ext.sim.trace_workload import Expectation, PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, NodeShape, World
 
-# A pod, and when it ends in churn.
-_Arrival = tuple[TracePod, float]
+# A pod, and how long it runs.
+Arrival = tuple[TracePod, float]
+Decided = list[tuple[Arrival, Placement | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,16 @@ class Outcome:
     models: tuple[str, ...]
 
 
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A pod that fits, but on no node that was examined for it."""
+
+    arrival: Arrival
+    tries: int = 1
+    # Of the world at the last try; none at first, as the change of its own status wakes a pod once.
+    tick: int | None = None
+
+
 class Simulation:
     """The cluster of an experiment, its pods, and the accounts of those that arrived. Demand is in
     thousandths of a GPU; what arrives is either allocated or rejected. Raises SimulationError for impossible
@@ -85,6 +96,8 @@ class Simulation:
         policy = (experiment.custom or POLICIES[experiment.policy])(target)
         self.scheduler = Scheduler(self.world, policy, experiment.settings, experiment.seed)
         self._batches = Batches(self.scheduler, self.world)
+        self._waiting: list[_Waiting] = []
+        self._pods, self._most_tries = 0, 1
         self.arrived_milli = 0
         self._allocated_milli = 0
         self._rejected: Counter[str] = Counter()
@@ -95,13 +108,46 @@ class Simulation:
         if workload is not None:
             self.scheduler.retarget(workload)
 
-    def decided(self, arriving: Sequence[_Arrival]) -> Iterator[list[tuple[_Arrival, Placement | None]]]:
+    @property
+    def waiting_milli(self) -> int:
+        """The demand of the pods that wait."""
+        return sum(each.arrival[0].kind.demand_milli for each in self._waiting)
+
+    def decided(self, arriving: Sequence[Arrival]) -> Iterator[Decided]:
         """Pods that arrive at the same time with their places, batch by batch; those of a batch are on their
-        places before the next one is decided."""
-        waiting = sorted(arriving, key=lambda each: -each[0].priority)
-        for first in range(0, len(waiting), self._experiment.batch):
-            batch = waiting[first : first + self._experiment.batch]
-            yield list(zip(batch, self._batches.choose([pod for pod, _ in batch]), strict=True))
+        places before the next one is decided. A pod that fits, but on no node that was examined for it,
+        waits, and comes later: it is tried at once again, and whenever the cluster has changed since.
+        """
+        self._pods += len(arriving)
+        ordered = sorted(arriving, key=lambda each: -each[0].priority)
+        for first in range(0, len(ordered), self._experiment.batch):
+            batch = ordered[first : first + self._experiment.batch]
+            places = self._batches.choose([pod for pod, _ in batch])
+            if len(batch) == 1 and places[0] is None and self.scheduler.fits(batch[0][0].kind):
+                self._waiting.append(_Waiting(batch[0]))
+            else:
+                yield list(zip(batch, places, strict=True))
+        while woken := [each for each in self._waiting if each.tick != self.world.tick]:
+            yield from self._try(woken)
+
+    def decided_at_last(self) -> Iterator[Decided]:
+        """The waiting pods with their places, once no more arrive: they are tried again and again, until no
+        pod has found a place in as many rounds as there are nodes."""
+        in_vain = 0
+        while self._waiting and in_vain < len(self.world.cluster):
+            before = len(self._waiting)
+            yield from self._try(self._waiting)
+            in_vain = in_vain + 1 if len(self._waiting) == before else 0
+
+    def _try(self, pods: Sequence[_Waiting]) -> Iterator[Decided]:
+        for each in sorted(pods, key=lambda each: -each.arrival[0].priority):
+            kind = each.arrival[0].kind
+            placement = self.scheduler.choose(kind)
+            each.tries, each.tick = each.tries + 1, self.world.tick
+            self._most_tries = max(self._most_tries, each.tries)
+            if placement is not None or not self.scheduler.fits(kind):
+                self._waiting.remove(each)
+                yield [(each.arrival, placement)]
 
     def count(self, kind: PodKind, *, placed: bool) -> None:
         """Take account of a pod that arrived, and was placed or rejected."""
@@ -119,13 +165,21 @@ class Simulation:
     ) -> Outcome:
         """The outcome at the end; `measured` are the fields of a Run that a protocol adds."""
         latencies = np.array(self.scheduler.latencies_s)
+        waiting_milli = self.waiting_milli
+        if self._experiment.settings.sampled_percent < 100 and self._experiment.gangs is None:
+            measured |= {
+                "waiting_milli": waiting_milli,
+                "false_refusals": self.scheduler.false_refusals,
+                "tries_per_pod": len(latencies) / max(self._pods, 1),
+                "most_tries": self._most_tries,
+            }
         run = Run(
             trace=self._experiment.trace,
             policy=self._experiment.policy,
             ties=self.scheduler.ties,
             batch=self._experiment.batch,
             seed=self._experiment.seed,
-            arrived_milli=self.arrived_milli,
+            arrived_milli=self.arrived_milli + waiting_milli,
             allocated_milli=self._allocated_milli,
             rejected_milli=sum(self._rejected.values()),
             rejected_by_class=dict(sorted(self._rejected.items())),

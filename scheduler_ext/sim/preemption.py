@@ -8,7 +8,7 @@ There are no disruption budgets."""
 
 import heapq
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
@@ -63,18 +63,19 @@ class Residents:
         return resident
 
     def leave(self, resident: Resident) -> None:
-        """A pod ends before its time."""
+        """A pod ends, at its time or before."""
         del self._by_node[resident.placement.node][resident.number]
         self._world.release(resident.pod.kind, resident.placement.node, resident.placement.slots)
 
-    def ending(self, until: float) -> Iterator[float]:
-        """The end times of pods up to a time, in order; a pod leaves when the iteration goes on."""
+    def next_end(self, until: float) -> tuple[float, Resident] | None:
+        """The next pod whose time ends, with that time; None if no other one ends up to `until`. It leaves
+        when the caller lets it."""
         while self._ends and self._ends[0][0] <= until:
             ends, number, node = heapq.heappop(self._ends)
             resident = self._by_node[node].get(number)
             if resident is not None:
-                yield ends
-                self.leave(resident)
+                return ends, resident
+        return None
 
 
 class Preemption:

@@ -1,11 +1,11 @@
 """The protocols by which pods arrive: inflation (Weng et al., USENIX ATC'23) and churn."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from math import inf
 
 from scheduler_ext.sim.arrivals import asked_milli, inflated
-from scheduler_ext.sim.experiment import Experiment, Outcome, Simulation, at_load
+from scheduler_ext.sim.experiment import Arrival, Decided, Experiment, Outcome, Simulation, at_load
 from scheduler_ext.sim.gangs.gang_churn import run_gang_churn
 from scheduler_ext.sim.policies.fgd import TARGET_PART, Fragmentation
 from scheduler_ext.sim.preemption import Preemption, Residents
@@ -20,8 +20,8 @@ FRAGMENTATION_PERCENT = 90
 
 def run_inflation(experiment: Experiment) -> Outcome:
     """Run an experiment in which pods arrive, one by one or in bursts, and stay, until requests exceed the
-    cluster. A pod that fits on no node is dropped, and counts as arrived; any other pod is placed. Raises
-    SimulationError for impossible settings."""
+    cluster. A pod that fits on no node is dropped, and counts as arrived; any other pod is placed, at once
+    or, if it fits on no examined node, later. Raises SimulationError for impossible settings."""
     simulation = Simulation(experiment)
     world, capacity_milli = simulation.world, simulation.world.cluster.capacity_milli
     measure = Fragmentation(world.cluster, workload_of(simulation.pods).top(TARGET_PART))
@@ -31,11 +31,18 @@ def run_inflation(experiment: Experiment) -> Outcome:
     sums: dict[int, tuple[int, int]] = {}
 
     def measured(pods: int) -> None:
-        load = round(simulation.arrived_milli / capacity_milli * 100)
+        arrived_milli = simulation.arrived_milli + simulation.waiting_milli
+        load = round(arrived_milli / capacity_milli * 100)
         if load not in sums:
             fragmentation[load] = float(measure.of(NodesView(world)).sum()) / capacity_milli * 100.0
         allocated_milli, count = sums.get(load, (0, 0))
         sums[load] = (allocated_milli + pods * world.allocated_milli, count + pods)
+
+    def settle(decided: Iterable[Decided]) -> None:
+        for (pod, _), placement in chain.from_iterable(decided):
+            if placement is not None:
+                world.place(pod.kind, placement.node, placement.slots)
+            simulation.count(pod.kind, placed=placement is not None)
 
     measured(1)
     arriving = inflated(simulation.pods, capacity_milli, experiment.load, simulation.random)
@@ -43,12 +50,9 @@ def run_inflation(experiment: Experiment) -> Outcome:
         burst = arriving[first : first + experiment.burst]
         for pod in burst:
             simulation.expect(pod.kind)
-        for batch in simulation.decided([(pod, inf) for pod in burst]):
-            for (pod, _), placement in batch:
-                if placement is not None:
-                    world.place(pod.kind, placement.node, placement.slots)
-                simulation.count(pod.kind, placed=placement is not None)
+        settle(simulation.decided([(pod, inf) for pod in burst]))
         measured(len(burst))
+    settle(simulation.decided_at_last())
     allocation = {load: total / count / capacity_milli * 100.0 for load, (total, count) in sums.items()}
     last = round(experiment.load * 100)
     loads = dict.fromkeys(load for load in (FULL_PERCENT, last) if load <= last)
@@ -58,6 +62,7 @@ def run_inflation(experiment: Experiment) -> Outcome:
         fragmentation,
         allocation_percent={str(load): at_load(allocation, load) for load in loads},
         unallocated_gpus=(capacity_milli - world.allocated_milli) / 1000,
+        whole_nodes_free=float(world.whole_nodes),
         allocated_value_per_hour=world.allocated_value,
         fragmentation_percent_at_90=at_90,
     )
@@ -67,9 +72,9 @@ def run_churn(experiment: Experiment) -> Outcome:
     """Run an experiment in which pods arrive at random times, run for random times, and leave. Arrivals are
     Poisson, of one pod or of a burst, and lifetimes exponential with mean 1, so that the offered load is the
     rate times the mean demand over the capacity. A pod that fits on no node leaves at once, unless it may
-    evict others. For a seed, the same pods arrive at the same times with the same lifetimes, whatever the
-    policy: margins are paired. With gangs, pods wait instead. Raises SimulationError for impossible
-    settings."""
+    evict others; one that fits, but on no examined node, waits, and its lifetime begins later. For a seed,
+    the same pods arrive at the same times with the same lifetimes, whatever the policy: margins are paired.
+    With gangs, pods wait instead. Raises SimulationError for impossible settings."""
     if experiment.gangs is not None:
         return run_gang_churn(experiment, experiment.gangs)
     churn = _Churn(experiment)
@@ -98,45 +103,60 @@ class _Churn:
         self.gap = float(experiment.burst * asked_milli(self._pods).mean() / offered_milli)
         self._lowest = min(pod.priority for pod in self._pods)
         self._evicted_milli = 0
-        # Allocated demand, and its value, times time since the end of the warm-up, up to `integrated_to`.
-        self._area_milli, self._area_value, self._integrated_to = 0.0, 0.0, experiment.warm_up
+        # Allocated demand, its value, and the nodes without it, times time since the end of the warm-up, up
+        # to `integrated_to`.
+        self._area_milli, self._area_value, self._area_whole = 0.0, 0.0, 0.0
+        self._integrated_to = experiment.warm_up
 
     def pass_time(self, until: float) -> None:
-        """Let pods end up to a time."""
-        for now in chain(self._residents.ending(until), (until,)):
-            if now > self._integrated_to:
-                self._area_milli += self._world.allocated_milli * (now - self._integrated_to)
-                self._area_value += self._world.allocated_value * (now - self._integrated_to)
-                self._integrated_to = now
+        """Let pods end up to a time, and others that wait take their places."""
+        while (ending := self._residents.next_end(until)) is not None:
+            now, resident = ending
+            self._integrate(now)
+            self._residents.leave(resident)
+            self._settle((), now)
+        self._integrate(until)
+
+    def _integrate(self, now: float) -> None:
+        if now > self._integrated_to:
+            elapsed = now - self._integrated_to
+            self._area_milli += self._world.allocated_milli * elapsed
+            self._area_value += self._world.allocated_value * elapsed
+            self._area_whole += self._world.whole_nodes * elapsed
+            self._integrated_to = now
 
     def arrive(self, now: float) -> None:
         """Let a burst of pods arrive."""
-        simulation, burst = self.simulation, []
+        random, burst = self.simulation.random, []
         for _ in range(self._experiment.burst):
-            pod = self._pods[int(simulation.random.integers(len(self._pods)))]
+            pod = self._pods[int(random.integers(len(self._pods)))]
             # Drawn for rejected pods too, so that all policies meet the same pods at the same times.
-            burst.append((pod, now + simulation.random.exponential()))
-            simulation.expect(pod.kind)
+            burst.append((pod, random.exponential()))
+            self.simulation.expect(pod.kind)
+        self._settle(burst, now)
+
+    def _settle(self, arriving: Sequence[Arrival], now: float) -> None:
         counts = now >= self._experiment.warm_up
-        for batch in simulation.decided(burst):
+        for batch in self.simulation.decided(arriving):
             # A pod that evicts others has their room for itself, when those with a place are there.
-            for (pod, ends), placement in sorted(batch, key=lambda decided: decided[1] is None):
+            for (pod, lifetime), placement in sorted(batch, key=lambda decided: decided[1] is None):
                 evicted_milli = 0
                 if placement is None and pod.priority > self._lowest:
                     placement, evicted_milli = self._evict_for(pod)
                 if placement is not None:
-                    self._residents.enter(pod, placement, ends)
+                    self._residents.enter(pod, placement, now + lifetime)
                 if counts:
                     self._evicted_milli += evicted_milli
-                    simulation.count(pod.kind, placed=placement is not None)
+                    self.simulation.count(pod.kind, placed=placement is not None)
 
     def _evict_for(self, pod: TracePod) -> tuple[Placement | None, int]:
         """The place of a pod after the eviction of its victims, and their demand."""
         victims = self._preemption.victims(pod)
         for victim in victims:
             self._residents.leave(victim)
-        # The pod is scheduled like any other, and may get a better place than that of its victims.
-        placement = self.simulation.scheduler.choose(pod.kind) if victims else None
+        # The pod is scheduled like any other, and may get a better place than that of its victims, which
+        # kube-scheduler examines first.
+        placement = self.simulation.scheduler.choose(pod.kind, everywhere=True) if victims else None
         return placement, sum(victim.pod.kind.demand_milli for victim in victims)
 
     def outcome(self) -> Outcome:
@@ -148,6 +168,7 @@ class _Churn:
         return self.simulation.outcome(
             mean_allocation_percent=mean_milli / self._capacity_milli * 100.0,
             unallocated_gpus=(self._capacity_milli - mean_milli) / 1000,
+            whole_nodes_free=self._area_whole / self._experiment.measured,
             allocated_value_per_hour=self._area_value / self._experiment.measured,
             evicted_milli=self._evicted_milli if evicts else None,
         )

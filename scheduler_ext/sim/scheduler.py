@@ -15,15 +15,14 @@ from scheduler_ext.core.cycle.cycle import TOTAL_DECIMALS, points
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim.placement_policy import PUBLISHED_TIES, Policy
+from scheduler_ext.sim.sampling import Sampling
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import Indexes, Longs, NodesView, World
 
 TIES = (PUBLISHED_TIES, "random", "first")
+NODE_ORDERS = ("drawn", "model")
 # kube-scheduler scores nodes from 0 to 100, and multiplies the 0 to 10 of an extender.
 _EXTENDER_POINT = 10.0
-# kube-scheduler 1.36, pkg/scheduler/schedule_one.go: the number of nodes that suffice.
-_LEAST_FEASIBLE = 100
-_LEAST_PERCENT = 5
 
 
 def left_and_total(kind: PodKind, nodes: NodesView) -> list[tuple[Longs, Longs]]:
@@ -80,12 +79,15 @@ class Settings:
     """The settings of kube-scheduler. `ties` among the best nodes: any of them ("random", as in
     kube-scheduler), the first of an order drawn once ("first"), or the choice with which each policy was
     published ("published"). `points` maps scores to 0 to 10, the range of an extender. `sampled_percent` of
-    the nodes suffice; 100 is all, 0 kube-scheduler's default for this size. `intree`: weights of
-    kube-scheduler's own scores, by name."""
+    the nodes suffice, as in Sampling; 100 is all. They are examined in the order of the world ("drawn"), or
+    those of one model beside each other ("model"). With `affinity`, the models that a pod names are its node
+    affinity, which kube-scheduler knows. `intree`: weights of kube-scheduler's own scores, by name."""
 
     ties: str = PUBLISHED_TIES
     points: bool = False
     sampled_percent: int = 100
+    node_order: str = "drawn"
+    affinity: bool = False
     intree: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -98,11 +100,13 @@ class Placement:
 
 
 class _Scored:
-    """The scores of all nodes for one kind of pod at a tick; -inf does not fit."""
+    """The scores of all nodes for one kind of pod at a tick; -inf does not fit. `passes` are the nodes that
+    kube-scheduler's own filters let pass."""
 
     def __init__(self, admits: Bools) -> None:
         count = len(admits)
         self.admits = admits
+        self.passes: Bools = np.zeros(count, np.bool_)
         self.tick = -1
         self.score: Floats = np.full(count, -np.inf)
         self.slot: Ints = np.zeros(count, np.int32)
@@ -112,7 +116,7 @@ class _Scored:
 class Scheduler:
     """Decides without changing the world, and measures each decision in `latencies_s`."""
 
-    # Kept scores, kinds of pods times nodes, of twelve bytes each.
+    # Kept scores, kinds of pods times nodes, of thirteen bytes each.
     most_kept: ClassVar[int] = 2**24
 
     def __init__(self, world: World, policy: Policy, settings: Settings, seed: int = 0) -> None:
@@ -126,7 +130,14 @@ class Scheduler:
         self._random = random.Random(f"ties {seed}")
         self._scored: dict[tuple[int, PodKind], _Scored] = {}
         self._admits = cache(world.cluster.admits)
-        self._start = 0
+        self._sampling: Sampling | None = None
+        if settings.sampled_percent < 100:
+            order = np.arange(len(world.cluster))
+            if settings.node_order == "model":
+                order = np.argsort(world.cluster.model, kind="stable")
+            self._sampling = Sampling(order, settings.sampled_percent)
+        # Pods that no examined node took, while others would have.
+        self.false_refusals = 0
         self.latencies_s: list[float] = []
 
     def retarget(self, workload: Workload) -> None:
@@ -134,22 +145,38 @@ class Scheduler:
         self._policy.retarget(workload)
         self._scored.clear()
 
-    def choose(self, kind: PodKind) -> Placement | None:
-        """The place for the pod now; None if it fits on no node."""
+    def choose(self, kind: PodKind, *, everywhere: bool = False) -> Placement | None:
+        """The place for the pod now; None if no examined node takes it. `everywhere`: among all nodes."""
         began = time.perf_counter()
-        found = self.best(kind)
+        scored, examined = self._up_to_date(kind), None
+        if self._sampling is not None and not everywhere:
+            examined = self._sampling.examined(scored.passes)
+        found = self._best(kind, scored, examined)
         self.latencies_s.append(time.perf_counter() - began)
-        return None if found is None else found[0]
+        if found is not None:
+            return found[0]
+        self.false_refusals += examined is not None and self.fits(kind)
+        return None
+
+    def fits(self, kind: PodKind) -> bool:
+        """Whether any node takes the pod now, examined or not."""
+        return bool((self._totals(kind, self._up_to_date(kind)) > -np.inf).any())
 
     def best(self, kind: PodKind, only: Bools | None = None) -> tuple[Placement, float] | None:
         """The place for the pod now and its total; `only` on these nodes, `[node]`, None for all."""
-        scored = self._up_to_date(kind)
-        totals = scored.score if only is None else np.where(only, scored.score, -np.inf)
-        if (of_cluster := self._policy.of_cluster(kind, self._world)) is not None:
-            # Rounded as in the core, so that equal totals stay equal.
-            totals = np.round(totals + of_cluster, TOTAL_DECIMALS)
-        if self._settings.sampled_percent < 100:
-            totals = self._sampled(totals)
+        return self._best(kind, self._up_to_date(kind), only)
+
+    def _totals(self, kind: PodKind, scored: _Scored) -> Floats:
+        if (of_cluster := self._policy.of_cluster(kind, self._world)) is None:
+            return scored.score
+        # Rounded as in the core, so that equal totals stay equal.
+        totals: Floats = np.round(scored.score + of_cluster, TOTAL_DECIMALS)
+        return totals
+
+    def _best(self, kind: PodKind, scored: _Scored, only: Bools | None) -> tuple[Placement, float] | None:
+        totals = self._totals(kind, scored)
+        if only is not None:
+            totals = np.where(only, totals, -np.inf)
         resolution = self._policy.resolution(kind, self._world)
         if self._points:
             totals, resolution = self._as_points(totals, scored, resolution), 0.0
@@ -180,17 +207,17 @@ class Scheduler:
             if len(self._scored) * len(self._world.cluster) > self.most_kept:
                 self._scored.clear()
             scored = self._scored[key] = _Scored(self._admits(kind.models))
-        changed = None if scored.tick < 0 else self._world.changed_since(scored.tick)
-        if changed is None:
-            self._evaluate(kind, scored, np.flatnonzero(scored.admits))
-        elif len(changed):
+        # Before the first evaluation, all nodes have changed.
+        changed = np.arange(len(scored.score)) if scored.tick < 0 else self._world.changed_since(scored.tick)
+        if len(changed):
             self._evaluate(kind, scored, changed)
         scored.tick = self._world.tick
         return scored
 
     def _evaluate(self, kind: PodKind, scored: _Scored, nodes: Indexes) -> None:
         scored.score[nodes] = -np.inf
-        fitting = nodes[self._fit(kind, scored.admits, nodes)]
+        scored.passes[nodes], fits = self._fit(kind, scored.admits[nodes], nodes)
+        fitting = nodes[fits]
         if not len(fitting):
             return
         view = NodesView(self._world, None if len(fitting) == len(scored.score) else fitting)
@@ -204,30 +231,21 @@ class Scheduler:
                 weight * INTREE_SCORES[name](kind, view) for name, weight in self._settings.intree.items()
             )
 
-    def _fit(self, kind: PodKind, admits: Bools, nodes: Indexes) -> Bools:
+    def _fit(self, kind: PodKind, admits: Bools, nodes: Indexes) -> tuple[Bools, Bools]:
+        """Whether kube-scheduler's own filters let the pod pass, which know the amounts of a node, and
+        whether it fits, on single GPUs and of the models that it names."""
         world = self._world
-        fits: Bools = (world.cpu_free[nodes] >= kind.cpu_milli) & (
+        passes: Bools = (world.cpu_free[nodes] >= kind.cpu_milli) & (
             world.memory_free[nodes] >= kind.memory_mib
         )
-        if kind.gpus:
-            fits &= admits[nodes]
-            enough = (world.room_milli.take(nodes, axis=1) >= kind.gpu_milli).sum(0)
-            fits &= enough >= kind.gpus
-        return fits
-
-    def _sampled(self, score: Floats) -> Floats:
-        """The first sufficient fitting nodes after the end of the last search; -inf for the others."""
-        count = len(score)
-        percent = self._settings.sampled_percent or max(50 - count // 125, _LEAST_PERCENT)
-        wanted = max(count * percent // 100, _LEAST_FEASIBLE)
-        order = np.roll(np.arange(count), -self._start)
-        fitting = np.flatnonzero(score[order] > -np.inf)[:wanted]
-        looked_at = int(fitting[-1]) + 1 if len(fitting) == wanted else count
-        self._start = (self._start + looked_at) % count
-        sampled = np.full(count, -np.inf)
-        chosen = order[fitting]
-        sampled[chosen] = score[chosen]
-        return sampled
+        if not kind.gpus:
+            return passes, passes
+        rooms = world.room_milli.take(nodes, axis=1)
+        fits: Bools = passes & admits & ((rooms >= kind.gpu_milli).sum(0) >= kind.gpus)
+        passes &= rooms.sum(0) >= kind.demand_milli
+        if self._settings.affinity:
+            passes &= admits
+        return passes, fits
 
     def _as_points(self, score: Floats, scored: _Scored, resolution: float) -> Floats:
         """The scores as an extender's 0 to 10, and kube-scheduler's own beside them if it has a say."""

@@ -16,10 +16,11 @@ API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     """One policy on one sequence of pods; fields that do not apply are None. `allocation_percent` is by
     arrived load in per cent, as text. `ties` are those of the run, "first" or "random", and `batch` is the
-    number of pods that were decided together. Amounts are in
-    thousandths of a GPU (of a slice for MIG), values in US dollars, `rejected_by_class` by the class of the
-    request. With gangs, `start` is how their pods start, and `jobs` and the waits, in mean lifetimes, are by
-    the number of pods of a job."""
+    number of pods that were decided together. Amounts are in thousandths of a GPU (of a slice for MIG),
+    values in US dollars, `rejected_by_class` by the class of the request. With a sample of the nodes,
+    `false_refusals` are tries in which no examined node took a pod while another one would have. With gangs,
+    `start` is how their pods start, and `jobs` and the waits, in mean lifetimes, are by the number of pods of
+    a job."""
 
     trace: str
     policy: str
@@ -33,6 +34,7 @@ class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     partial_gangs_percent: float | None = None
     slice_acceptance_percent: float | None = None
     unallocated_gpus: float | None = None
+    whole_nodes_free: float | None = None
     allocated_value_per_hour: float | None = None
     fragmentation_percent_at_90: float | None = None
     arrived_milli: int
@@ -41,6 +43,9 @@ class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     waiting_milli: int | None = None
     rejected_by_class: Mapping[str, int] = field(default_factory=dict[str, int])
     evicted_milli: int | None = None
+    false_refusals: int | None = None
+    tries_per_pod: float | None = None
+    most_tries: int | None = None
     given_up: int | None = None
     deadlocked: int | None = None
     longest_wait: float | None = None
@@ -64,9 +69,13 @@ _PLACED = (
     "partialGangsPercent",
     "sliceAcceptancePercent",
     "unallocatedGpus",
+    "wholeNodesFree",
     "allocatedValuePerHour",
     "fragmentationPercentAt90",
     "evictedMilli",
+    "falseRefusals",
+    "triesPerPod",
+    "mostTries",
     "givenUp",
     "deadlocked",
     "longestWait",

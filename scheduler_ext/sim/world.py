@@ -99,6 +99,9 @@ class World:
         self.allocated_milli = 0
         # In US dollars per hour, in whole or in part.
         self.allocated_value = 0.0
+        # The pods with GPUs of each node, and the number of nodes with GPUs and without such pods.
+        self._gpu_pods = np.zeros(len(cluster), np.int64)
+        self.whole_nodes = int(np.count_nonzero(cluster.gpus))
         # By model, of the cluster's numbers.
         self.idle_milli: Longs = np.zeros(len(cluster.models), np.int64)
         np.add.at(self.idle_milli, cluster.model, cluster.gpus * GPU_MILLI)
@@ -138,6 +141,9 @@ class World:
             self.room_milli[slot, node] -= sign * kind.gpu_milli
         if kind.gpus:
             self.tasks[0 if kind.is_share else kind.gpus, node] += sign
+            self.whole_nodes -= int(self._gpu_pods[node] == 0)
+            self._gpu_pods[node] += sign
+            self.whole_nodes += int(self._gpu_pods[node] == 0)
         self.idle_milli[self.cluster.model[node]] -= sign * kind.demand_milli
         self.allocated_milli += sign * kind.demand_milli
         self.allocated_value += sign * kind.demand_milli / GPU_MILLI * float(self.cluster.value[node])

@@ -56,6 +56,7 @@ def test_table() -> None:
     assert legend.splitlines() == [
         "Each value is a mean over the seeds, ± its standard error.",
         "TIES: the choice among equally good nodes, the first one or a random one.",
+        "WHOLE NODES FREE: nodes on which no pod holds a GPU.",
         "ALLOCATED $/H: the value of the allocated GPUs per hour, in US dollars.",
     ]
     header, *rows = means.splitlines()
@@ -125,6 +126,19 @@ def test_pods_decided_together() -> None:
     assert "BATCH" not in simulate(*SMALL).stdout
 
 
+def test_a_sample_of_the_nodes() -> None:
+    table = simulate(*SMALL, "--sample", "0").stdout
+    assert all(name in table for name in ("FALSE REFUSALS", "TRIES/POD", "MOST TRIES"))
+    assert "FALSE REFUSALS" not in simulate(*SMALL).stdout
+    by_model = ("--family", "named", "--generate", "150", "--seeds", "42", "--sample", "5", "--load", "0.5")
+    refusals = [
+        report_of(simulate(*by_model, *more, "-o", "json"))["runs"][0]["falseRefusals"]
+        for more in ([], ["--node-order", "model"], ["--node-order", "model", "--model-affinity"])
+    ]
+    assert refusals[1] > 0
+    assert refusals[0] == refusals[2] == 0
+
+
 def test_plots(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     result = simulate(*SMALL, "--png", tmp_path / "plots")
@@ -182,6 +196,8 @@ def test_a_missing_matplotlib_is_reported_before_any_run(
         ("--gangs 50", "no pod leaves in inflation; take --protocol churn"),
         ("--gangs 50 --protocol churn", "--load 1.3 ever more of them; give a load below 1"),
         ("--start alone", "--start: is about gangs; give --gangs too"),
+        ("--node-order model", "--node-order: is about a sample of the nodes; give --sample below 100 too"),
+        ("--model-affinity", "--model-affinity: is about a sample of the nodes"),
         ("--patience 2", "--patience: is about gangs"),
         ("--gangs some", "give the part of the demand in per cent, or trace"),
         ("--gangs 50 --start later", "later: unknown; known are alone"),

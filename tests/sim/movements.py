@@ -16,14 +16,15 @@ Events = list[tuple[float, int]]
 
 
 class Movements:
-    """Start, end or eviction of pods, in thousandths of a GPU each; the worlds of the run, and the pods at
-    its end.
+    """Start, end or eviction of pods, in thousandths of a GPU each; the lifetimes of those that started; the
+    worlds of the run, and the pods at its end.
     """
 
     def __init__(self) -> None:
         self.began: Events = []
         self.ended: Events = []
         self.evicted: Events = []
+        self.lifetimes: list[float] = []
         self.worlds: list[World] = []
         self.residents: list[Residents] = []
 
@@ -52,23 +53,23 @@ def moving() -> Iterator[Movements]:
             super().__init__(world)
             seen.worlds.append(world)
             seen.residents.append(self)
-            self._now, self._in_time = 0.0, False
+            self._now = 0.0
+            self._ending: Resident | None = None
 
         def enter(self, pod: TracePod, placement: Placement, until: float) -> Resident:
             seen.began.append((self._now, pod.kind.demand_milli))
+            seen.lifetimes.append(until - self._now)
             return super().enter(pod, placement, until)
 
         def leave(self, resident: Resident) -> None:
-            left = seen.ended if self._in_time else seen.evicted
+            left = seen.ended if resident is self._ending else seen.evicted
             left.append((self._now, resident.pod.kind.demand_milli))
             super().leave(resident)
 
-        def ending(self, until: float) -> Iterator[float]:
-            self._in_time = True
-            for ends in super().ending(until):
-                self._now = ends
-                yield ends
-            self._now, self._in_time = until, False
+        def next_end(self, until: float) -> tuple[float, Resident] | None:
+            found = super().next_end(until)
+            self._now, self._ending = found or (until, None)
+            return found
 
     with patch.object(protocols, "Residents", WatchedResidents):
         yield seen

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
 from scheduler_ext.sim.protocols import run_churn
+from scheduler_ext.sim.sampling import Sampling
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
+from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import NodeShape
 from tests.sim.movements import moving
 from tests.sim.small import SMALL, pods_of, share, whole
@@ -19,16 +22,23 @@ PODS = pods_of(*(share(300), share(700), whole(1), whole(2)) * 5)
 NO_ARRIVALS = 1e-9
 
 
-def run_of(warm_up: float, measured: float, seed: int = 1) -> Run:
-    """Three nodes, requests of twice their capacity, and half of the pods may evict others."""
+def run_of(
+    warm_up: float,
+    measured: float,
+    seed: int = 1,
+    nodes: tuple[NodeShape, ...] = NODES,
+    pods: tuple[TracePod, ...] = PODS,
+    sampled_percent: int = 100,
+) -> Run:
+    """Some nodes, requests of twice their capacity, and half of the pods may evict others."""
     experiment = replace(
         SMALL,
-        nodes=NODES,
-        pods=PODS,
+        nodes=nodes,
+        pods=pods,
         policy="best-fit",
         seed=seed,
         load=2.0,
-        settings=Settings(ties="first"),
+        settings=Settings(ties="first", sampled_percent=sampled_percent),
         priorities="drawn",
         warm_up=warm_up,
         measured=measured,
@@ -46,6 +56,7 @@ def accounts(run: Run, measured: float) -> Counter[str]:
             "allocated": run.allocated_milli,
             "evicted": run.evicted_milli,
             "held for": round(run.mean_allocation_percent * measured * 1e6),
+            "whole for": round((run.whole_nodes_free or 0.0) * measured * 1e6),
             **{f"rejected {name}": milli for name, milli in run.rejected_by_class.items()},
         }
     )
@@ -67,13 +78,18 @@ def test_a_run_is_its_warm_up_and_what_follows(seed: int) -> None:
     both = accounts(early, 1.5) + accounts(late, 2.5)
     of_all = accounts(whole_run, 4.0)
     # Sums of floats are not exact.
-    assert both.pop("held for") == pytest.approx(of_all.pop("held for"), rel=1e-6)
+    for area in ("held for", "whole for"):
+        assert both.pop(area) == pytest.approx(of_all.pop(area), rel=1e-6, abs=2)
     assert both == of_all
 
 
-def test_a_pod_that_evicts_others_begins_to_run_at_once() -> None:
-    with moving() as moved:
-        run_of(0.0, 3.0)
+@pytest.mark.parametrize("sampled_percent", [100, 1])
+def test_a_pod_that_evicts_others_begins_to_run_at_once(sampled_percent: int) -> None:
+    # All pods name the model of one node of four, which has the victims and is examined first.
+    nodes = (*NODES, NodeShape("n", 16_000, 100_000, 4, "T4"))
+    pods = pods_of(*[whole(1, models=("T4",))] * 20)
+    with moving() as moved, patch.object(Sampling, "least", 1):
+        run_of(0.0, 3.0, nodes=nodes, pods=pods, sampled_percent=sampled_percent)
     began = {when for when, _ in moved.began}
     assert moved.evicted
     assert {when for when, _ in moved.evicted} <= began

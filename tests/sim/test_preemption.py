@@ -95,7 +95,12 @@ def test_a_pod_that_left_early_does_not_end_again() -> None:
     world = World(cluster_of((8000, 1, "A100")))
     residents = residents_of(world, [(share(300), 0, 0, (0,)), (share(300), 0, 0, (0,))])
     residents.leave(next(iter(residents.on(0))))
-    assert list(residents.ending(until=0.5)) == []
-    assert list(residents.ending(until=9.0)) == [2.0]
+    assert residents.next_end(until=0.5) is None
+    ending = residents.next_end(until=9.0)
+    assert ending is not None
+    ends, resident = ending
+    assert ends == 2.0
+    residents.leave(resident)
+    assert residents.next_end(until=9.0) is None
     assert world.allocated_milli == 0
     assert list(residents.on(0)) == []

@@ -145,6 +145,13 @@ class TestChurn:
         assert run.mean_allocation_percent == pytest.approx(50, abs=4)
         assert run.allocation_percent is None
 
+    def test_whole_nodes_are_a_mean_over_time(self) -> None:
+        node = NodeShape("n", 8000, 8000, 1, "A100")
+        pods = (TracePod("p", share(250)),)
+        experiment = replace(SMALL, nodes=(node,), pods=pods, load=0.05, warm_up=1.0, measured=1000.0)
+        # The number of pods is Poisson with the mean 0.2.
+        assert run_churn(experiment).run.whole_nodes_free == pytest.approx(np.exp(-0.2), abs=0.03)
+
     def test_the_important_evict_the_others(self) -> None:
         experiment = replace(SMALL, load=2.0, measured=2.0, priorities="drawn")
         run = run_churn(experiment).run

@@ -68,27 +68,6 @@ def test_points_lose_no_best() -> None:
     assert raw.choose(share(200)) == mapped.choose(share(200))
 
 
-class TestSampling:
-    def test_the_search_goes_on_where_it_ended(self) -> None:
-        world = World(cluster_of(*[(8000, 1, "A100")] * 250))
-        scheduler = scheduler_of(world, "first-fit", Settings(sampled_percent=40))
-        # 40 per cent are 100 nodes: 0 to 99, 100 to 199, 200 to 249 and 0 to 49, ...
-        assert [node_of(scheduler, whole(1)) for _ in range(4)] == [0, 100, 0, 50]
-
-    def test_a_node_that_fits_is_found_wherever_it_is(self) -> None:
-        world = World(cluster_of(*[(1000, 1, "T4")] * 200, (8000, 1, "A100")))
-        scheduler = scheduler_of(world, "best-fit", Settings(sampled_percent=5))
-        for _ in range(3):
-            assert node_of(scheduler, whole(1, cpu_milli=4000)) == 200
-
-    def test_small_clusters_are_looked_at_in_whole(self) -> None:
-        world = World(cluster_of(*[(8000, 2, "A100")] * 90))
-        world.place(whole(1), 80, (0,))
-        for percent in (0, 1, 100):
-            settings = Settings(ties="first", sampled_percent=percent)
-            assert node_of(scheduler_of(world, "best-fit", settings), whole(1)) == 80
-
-
 class TestIntree:
     def test_least_allocated_outweighs_a_policy_that_packs(self) -> None:
         world = World(cluster_of((8000, 2, "A100"), (8000, 2, "A100")))

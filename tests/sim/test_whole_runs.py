@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from scheduler_ext.sim.experiment import Experiment, Outcome
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.protocols import run_churn, run_inflation
-from scheduler_ext.sim.scheduler import INTREE_SCORES, Settings
+from scheduler_ext.sim.sampling import Sampling
+from scheduler_ext.sim.scheduler import INTREE_SCORES, NODE_ORDERS, Settings
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 from tests.examples import examples
@@ -38,7 +41,9 @@ _settings = st.builds(
     Settings,
     ties=st.sampled_from(("first", "random")),
     points=st.booleans(),
-    sampled_percent=st.sampled_from((100, 0)),
+    sampled_percent=st.sampled_from((100, 0, 1)),
+    node_order=st.sampled_from(NODE_ORDERS),
+    affinity=st.booleans(),
     intree=st.sampled_from(({}, dict.fromkeys(INTREE_SCORES, 1))),
 )
 experiments = st.builds(
@@ -60,8 +65,8 @@ protocols = st.sampled_from(sorted(RUNS))
 
 
 def run_of(protocol: str, experiment: Experiment) -> tuple[Watched, Outcome]:
-    """A recorded run."""
-    with watched() as seen:
+    """A recorded run, in which two nodes suffice for a sample."""
+    with watched() as seen, patch.object(Sampling, "least", 2):
         return seen, RUNS[protocol](experiment)
 
 
@@ -71,16 +76,19 @@ def test_all_that_arrives_is_placed_where_it_fits_or_rejected(protocol: str, exp
     seen, outcome = run_of(protocol, experiment)
     run = outcome.run
     rejected = {name: milli for name, milli in (run.rejected_by_class or {}).items() if milli}
-    assert run.arrived_milli == run.allocated_milli + sum(rejected.values())
+    waiting_milli = run.waiting_milli or 0
+    assert run.arrived_milli == run.allocated_milli + sum(rejected.values()) + waiting_milli
     if protocol == "churn" and experiment.priorities != "none":
         # Pods that evict others are examined twice.
         return
-    assert run.arrived_milli == sum(kind.demand_milli for kind, _ in seen.decisions)
+    assert run.arrived_milli == sum(kind.demand_milli for kind, _ in seen.decisions) + waiting_milli
+    assert (run.false_refusals or 0) == seen.false_refusals
     assert rejected == seen.rejected
     if protocol == "inflation":
         held = sum(1000 - room for left in seen.left for room in left.rooms_milli)
         rooms = outcome.rooms_milli
         assert held == run.allocated_milli == (1000 - rooms[rooms >= 0]).sum()
+        assert run.whole_nodes_free == sum(set(left.rooms_milli) == {1000} for left in seen.left)
 
 
 @examples(20, long=500)
@@ -108,6 +116,24 @@ def test_a_seed_decides_every_placement(protocol: str, experiment: Experiment) -
     (seen, outcome), (again, other) = run_of(protocol, experiment), run_of(protocol, experiment)
     assert seen.decisions == again.decisions
     assert without_pace(outcome.run) == without_pace(other.run)
+
+
+@examples(20, long=500)
+@given(protocols, experiments, st.integers(0, 99))
+def test_a_sample_of_all_nodes_changes_nothing(protocol: str, experiment: Experiment, percent: int) -> None:
+    sampled, examined = (
+        replace(experiment, settings=replace(experiment.settings, sampled_percent=each))
+        for each in (percent, 100)
+    )
+    # A hundred nodes suffice, and there are fewer.
+    with watched() as seen:
+        of_sample = RUNS[protocol](sampled).run
+    with watched() as again:
+        of_all = RUNS[protocol](examined).run
+    assert seen.decisions == again.decisions
+    assert (of_sample.false_refusals, of_sample.waiting_milli, of_sample.most_tries) == (0, 0, 1)
+    unknown = {"false_refusals": None, "waiting_milli": None, "tries_per_pod": None, "most_tries": None}
+    assert structs.replace(without_pace(of_sample), **unknown) == without_pace(of_all)
 
 
 _some_pods = st.lists(kinds.map(lambda kind: TracePod("p", kind)), max_size=20)

@@ -15,10 +15,12 @@ from scheduler_ext.sim.world import Cluster, World
 
 
 class Watched:
-    """The decisions in order, and the free amounts of each node, checked at every step."""
+    """The decisions in order, and the free amounts of each node, checked at every step. Tries in which no
+    node of a sample took a pod, while another one would have, are no decisions."""
 
     def __init__(self) -> None:
         self.decisions: list[tuple[PodKind, Placement | None]] = []
+        self.false_refusals = 0
         # The expectation, by the number of the decision from which it held.
         self.expected: list[tuple[int, Workload]] = []
         self.left: list[_Left] = []
@@ -85,16 +87,22 @@ def watched() -> Iterator[Watched]:
             assert self.cpu_free[node] == left.cpu_milli
             assert self.memory_free[node] == left.memory_mib
             assert self.room_milli[: len(left.rooms_milli), node].tolist() == left.rooms_milli
+            assert self.whole_nodes == sum(set(each.rooms_milli) == {1000} for each in seen.left)
 
     class WatchedScheduler(Scheduler):
         def retarget(self, workload: Workload) -> None:
             super().retarget(workload)
             seen.expected.append((len(seen.decisions), workload))
 
-        def choose(self, kind: PodKind) -> Placement | None:
-            placement = super().choose(kind)
+        def choose(self, kind: PodKind, *, everywhere: bool = False) -> Placement | None:
+            placement = super().choose(kind, everywhere=everywhere)
+            # After the eviction of its victims, a pod has a place.
+            assert not (everywhere and placement is None)
             if placement is None:
-                assert not any(left.fits(kind) for left in seen.left)
+                if any(left.fits(kind) for left in seen.left):
+                    assert self._sampling is not None
+                    seen.false_refusals += 1
+                    return None
             else:
                 assert seen.left[placement.node].fits(kind)
             seen.decisions.append((kind, placement))

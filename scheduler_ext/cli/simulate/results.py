@@ -25,9 +25,13 @@ _COLUMNS = {
     "partialGangsPercent": "PARTIAL GANGS %",
     "sliceAcceptancePercent": "SLICE ACCEPTANCE %",
     "unallocatedGpus": "UNALLOCATED GPUS",
+    "wholeNodesFree": "WHOLE NODES FREE",
     "allocatedValuePerHour": "ALLOCATED $/H",
     "fragmentationPercentAt90": "FRAGMENTED % AT 90",
     "evictedMilli": "EVICTED MILLI",
+    "falseRefusals": "FALSE REFUSALS",
+    "triesPerPod": "TRIES/POD",
+    "mostTries": "MOST TRIES",
     "givenUp": "GIVEN UP",
     "deadlocked": "DEADLOCKED",
     "longestWait": "LONGEST WAIT",
@@ -169,6 +173,10 @@ def _print_legend(labels: Sequence[str], columns: Sequence[str], *, several: boo
         ),
         "GIVEN UP: gangs that waited in part for too long. DEADLOCKED: those that waited for each other.": (
             "start" in labels
+        ),
+        "WHOLE NODES FREE: nodes on which no pod holds a GPU.": "wholeNodesFree" in columns,
+        "FALSE REFUSALS: tries in which no examined node took a pod, while another one would have.": (
+            "falseRefusals" in columns
         ),
         "ALLOCATED $/H: the value of the allocated GPUs per hour, in US dollars.": (
             "allocatedValuePerHour" in columns

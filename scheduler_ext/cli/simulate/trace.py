@@ -28,7 +28,7 @@ from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.placement_policy import PUBLISHED_TIES
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.protocols import PROTOCOLS
-from scheduler_ext.sim.scheduler import TIES, Settings
+from scheduler_ext.sim.scheduler import NODE_ORDERS, TIES, Settings
 
 
 @click.command()
@@ -85,6 +85,18 @@ from scheduler_ext.sim.scheduler import TIES, Settings
     help="Percentage of nodes that kube-scheduler examines; 0: its default.",
 )
 @click.option(
+    "--node-order",
+    type=click.Choice(NODE_ORDERS),
+    default=NODE_ORDERS[0],
+    help="Order of the nodes for --sample: drawn by seed, or nodes of one model beside each other.",
+)
+@click.option(
+    "--model-affinity",
+    "affinity",
+    is_flag=True,
+    help="Models of pods are required node affinity, which kube-scheduler knows when it takes a sample.",
+)
+@click.option(
     "--constrain",
     type=FiniteFloat(0, 100),
     default=0.0,
@@ -124,6 +136,8 @@ def trace(
     points: bool,
     intree: Sequence[tuple[str, int]],
     sample: int,
+    node_order: str,
+    affinity: bool,
     constrain: float,
     priorities: str,
     lifetimes: float,
@@ -139,14 +153,21 @@ def trace(
     With --gangs, jobs of one or more pods wait until they fit.
     """
     inputs.check(ctx)
-    _check(ctx, protocol, priorities)
+    _check(ctx, protocol, priorities, sample)
     gangs.check(ctx, protocol, load)
     config = read_config(config_file)
     chosen = policies_of(policies)
     sweep.check()
     check_plots("--png", png)
     shapes, traces = inputs.read(config)
-    settings = Settings(ties=ties, points=points, sampled_percent=sample, intree=dict(intree))
+    settings = Settings(
+        ties=ties,
+        points=points,
+        sampled_percent=sample,
+        node_order=node_order,
+        affinity=affinity,
+        intree=dict(intree),
+    )
     tasks = [
         partial(
             PROTOCOLS[protocol],
@@ -181,7 +202,10 @@ def trace(
         write_plots(png, outcomes)
 
 
-def _check(ctx: click.Context, protocol: str, priorities: str) -> None:
+def _check(ctx: click.Context, protocol: str, priorities: str, sample: int) -> None:
+    for name, option in (("node_order", "--node-order"), ("affinity", "--model-affinity")):
+        if sample == 100 and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"{option}: is about a sample of the nodes; give --sample below 100 too")
     if priorities in ("qos", "drawn") and protocol != "churn":
         raise click.UsageError("--priorities: no pod is evicted in inflation; take --protocol churn")
     if ctx.get_parameter_source("lifetimes") is not ParameterSource.DEFAULT and protocol != "churn":

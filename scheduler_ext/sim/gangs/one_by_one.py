@@ -94,7 +94,9 @@ class OneByOne:
                     evicted += gone
                     refused.clear()
             if placement is None:
-                refused.add((pod.kind, pod.priority))
+                # Other nodes may be examined for the next one.
+                if not self._scheduler.fits(pod.kind):
+                    refused.add((pod.kind, pod.priority))
                 continue
             del self._waiting[pod]
             if self._floor.enter(pod, placement, now):
@@ -113,4 +115,4 @@ class OneByOne:
         jobs = list(dict.fromkeys(self._floor.job_of(victim) for victim in victims))
         for job in jobs:
             self._leave(job, now)
-        return (self._scheduler.choose(pod.kind) if jobs else None), jobs
+        return (self._scheduler.choose(pod.kind, everywhere=True) if jobs else None), jobs

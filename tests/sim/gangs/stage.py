@@ -10,20 +10,30 @@ from scheduler_ext.sim.gangs.one_by_one import OneByOne
 from scheduler_ext.sim.gangs.planned_starts import PlannedStarts
 from scheduler_ext.sim.gangs.turn import JobScheduler, Turn
 from scheduler_ext.sim.preemption import Preemption
+from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, World
 from tests.sim.small import scheduler_of
+
+FIRST = Settings(ties="first")
 
 
 class Stage:
     """Pods go to the fullest node; of equal ones the first."""
 
     def __init__(
-        self, cluster: Cluster, start: str, *, patience: float = 1e9, batch: int = 1, preempts: bool = False
+        self,
+        cluster: Cluster,
+        start: str,
+        *,
+        patience: float = 1e9,
+        batch: int = 1,
+        preempts: bool = False,
+        settings: Settings = FIRST,
     ) -> None:
         self.world = World(cluster)
         self.floor = Floor(self.world)
-        scheduler = scheduler_of(self.world)
+        scheduler = scheduler_of(self.world, settings=settings)
         self.places = FloorPlaces(scheduler, self.world, self.floor)
         preemption = Preemption(self.world, self.floor, 0) if preempts else None
         self.scheduler: JobScheduler = (

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
 from scheduler_ext.sim.gangs.deadlocks import deadlocked
 from scheduler_ext.sim.gangs.jobs import ALONE, TOGETHER, Job
+from scheduler_ext.sim.sampling import Sampling
+from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.world import Cluster
 from tests.sim.gangs.stage import Stage
 from tests.sim.small import cluster_of, share, whole
@@ -85,6 +89,16 @@ def test_a_gang_that_waits_for_one_that_will_start_is_in_no_deadlock() -> None:
     second = stage.arrive(whole(2, models=("T4",)), whole(4, models=("H100",)), at=2.0)
     assert (stage.held(first), stage.held(second)) == (1, 1)
     assert deadlocked(stage.floor, stage.places) == set()
+
+
+def test_of_equal_pods_the_second_may_see_the_node_that_the_first_missed() -> None:
+    nodes = cluster_of((64_000, 1, "A100"), (64_000, 1, "T4"), (64_000, 1, "T4"))
+    with patch.object(Sampling, "least", 1):
+        stage = Stage(nodes, ALONE, settings=Settings(ties="first", sampled_percent=1))
+    gang = stage.arrive(*[whole(1, models=("T4",))] * 2)
+    assert stage.held(gang) == 1
+    stage.scheduler.retry(1.0)
+    assert stage.running([gang]) == [True]
 
 
 class TestASmallPodBesideAReservation:
