@@ -14,6 +14,15 @@ from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES
 @click.command()
 @click.option("--gpus", type=click.IntRange(1, 100_000), default=100, help="Number of GPUs.")
 @click.option(
+    "--gpus-per-node", type=click.IntRange(1, 64), default=8, help="Number of GPUs of a node, for --sample."
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(0, 100),
+    default=100,
+    help="Percentage of nodes that kube-scheduler examines; 0: its default.",
+)
+@click.option(
     "--geometry",
     "geometry_name",
     default="A100-80GB",
@@ -50,6 +59,8 @@ from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES
 @report_options
 def mig(
     gpus: int,
+    gpus_per_node: int,
+    sample: int,
     geometry_name: str,
     mix_text: str,
     load: float,
@@ -70,6 +81,8 @@ def mig(
         mix=parse_mix(mix_text, geometry),
         trace=mix_text,
         gpus=gpus,
+        gpus_per_node=gpus_per_node,
+        sampled_percent=sample,
         load=load,
         arrivals=arrivals,
         target=target,

@@ -89,6 +89,10 @@ class MigPolicy:
             return None
         return gpu, int(self._starts[masks[gpu], profile])
 
+    def fits(self, masks: PerGpu, profile: int) -> bool:
+        """Whether any of these GPUs takes an instance."""
+        return bool((self._costs[profile].take(masks) < np.inf).any())
+
 
 class RoundRobin(MigPolicy):
     """Chooses the next GPU with a free start after the last chosen one."""

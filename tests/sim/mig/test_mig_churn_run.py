@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from scheduler_ext.core.request.pod_kinds import TaskClass
 from scheduler_ext.sim.mig.mig_churn_run import MigChurn, MigGpus, OnlineTarget, run_mig_churn
 from scheduler_ext.sim.mig.mig_inputs import parse_mix, read_geometry
 from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES
+from scheduler_ext.sim.sampling import Sampling
 from tests.core.gpu.test_mig_profile_oracle import any_geometry, may_join
 from tests.sim.small import without_pace
 
@@ -53,12 +55,16 @@ def test_the_same_seed_the_same_result(policy: str) -> None:
     assert without_pace(first) != structs.replace(without_pace(other), seed=42)
 
 
-@given(any_geometry, st.sampled_from(list(MIG_POLICIES)), st.integers(0, 99))
-def test_no_geometry_leads_to_an_illegal_placement(geometry: Geometry, policy: str, seed: int) -> None:
+@given(any_geometry, st.sampled_from(list(MIG_POLICIES)), st.integers(0, 99), st.sampled_from((100, 1)))
+def test_no_geometry_leads_to_an_illegal_placement(
+    geometry: Geometry, policy: str, seed: int, sampled_percent: int
+) -> None:
     mix = ",".join(f"{profile.name}=1" for profile in geometry.profiles)
+    few = churn(geometry, mix, arrivals=150, gpus=3, gpus_per_node=1, sampled_percent=sampled_percent)
     # An illegal one raises.
-    run = run_mig_churn(churn(geometry, mix, arrivals=150, gpus=3), policy, seed)
-    assert run.arrived_milli == run.allocated_milli + run.rejected_milli
+    with patch.object(Sampling, "least", 1):
+        run = run_mig_churn(few, policy, seed)
+    assert run.arrived_milli == run.allocated_milli + run.rejected_milli + (run.waiting_milli or 0)
 
 
 @given(any_geometry, st.data())
