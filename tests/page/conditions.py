@@ -47,6 +47,7 @@ def line(**fields: Any) -> dict[str, Any]:
         "namespace": "research",
         "name": "waits",
         "uid": "w",
+        "state": "Waiting",
         "priority": 0,
         "asks": "8 × nvidia.com/gpu",
     }

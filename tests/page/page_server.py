@@ -19,7 +19,12 @@ from scheduler_ext.server.queue_routes import queue_blueprint
 from scheduler_ext.views.queue.queue_list import QueueView
 from scheduler_ext.views.queue.start_estimates import StartEstimates
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import read_pods
+from scheduler_ext.wire.pod.cached_pod import pending_pod
+from tests.kube_objects import inventory, pod
 from tests.server.followed import Followed
+
+_SOME_POD = pending_pod(*read_pods(inventory(pod("some"))), Configuration().resource_names())
 
 
 class _Silent(WSGIRequestHandler):
@@ -62,7 +67,7 @@ class PageServer(Followed):
 
     def pending(self) -> Sequence[PendingPod]:
         # Lines alone stand for pods of which only the number matters.
-        return self.pods or [None] * len(self.pending_lines)  # type: ignore[list-item]
+        return self.pods or [_SOME_POD] * len(self.pending_lines)
 
     def __enter__(self) -> Self:
         self.feed.start()
