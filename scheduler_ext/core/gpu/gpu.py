@@ -1,5 +1,6 @@
 """One GPU as its node's agent reported it."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from scheduler_ext.core.gpu.mig_geometry import Geometry
@@ -88,6 +89,12 @@ class Device:
     holders: tuple[Holder, ...] = ()
     pci_bus_id: str | None = None
     numa_node: int | None = None
+
+    @property
+    def likeness(self) -> Hashable:
+        """What decisions about it depend on, apart from what pods hold of it."""
+        state = self.healthy, self.cordoned, self.memory, self.mig
+        return self.vendor, self.model, self.compute_capability, *state
 
     def instance_memory_mib(self, instance: MigInstance) -> int:
         """As reported or tabled, otherwise its part of the grid; 0 when neither is known."""

@@ -58,6 +58,8 @@ def resolve_held(
 ) -> Node:
     """The node after these holdings, whatever pods hold them; `known` are slots of the same report."""
     known = {} if known is None else known
+    # Most GPUs of a node are equal.
+    alike: dict[Hashable, Slot] = {}
     slots: list[_Placed] = []
     source = info.report or info.estimate
     claimable = Claimable(info, held) if info.dra is not None else None
@@ -67,7 +69,9 @@ def resolve_held(
             here = held.devices[device.uuid]
             slot = known.get((device.uuid, here.amounts))
             if slot is None:
-                slot = _slot(device, here, whole, headroom_percent)
+                likeness = device.likeness, here.amounts
+                slot = alike.get(likeness) or _slot(device, here, whole, headroom_percent)
+                alike[likeness] = slot
                 if claimable is not None:
                     slot = claimable.added(slot, device, here)
                 else:
