@@ -41,7 +41,10 @@ class Draining(Placing[Ask], Protocol[Ask]):
         """The names of all nodes that pods are placed on."""
 
     def remove(self, running: Running) -> None:
-        """The pod has left its node; `rollback` brings it back."""
+        """The pod has left its node."""
+
+    def bring_back(self, running: Running) -> None:
+        """A pod that has left is on its node again, as it was."""
 
     def take_back(self, ask: Ask, node: str) -> None:
         """The pod that was put on the node is not there."""
@@ -56,7 +59,10 @@ class Draining(Placing[Ask], Protocol[Ask]):
 def remove_all(cluster: Draining[Ask], pods: Iterable[Running]) -> None:
     """All of these have left."""
     for pod in pods:
-        if pod.planned is None:
-            cluster.remove(pod)
-        else:
-            cluster.take_back(pod.planned, pod.node)
+        cluster.remove(pod)
+
+
+def bring_all_back(cluster: Draining[Ask], pods: Iterable[Running]) -> None:
+    """All of these, which have left, are on their nodes again."""
+    for pod in pods:
+        cluster.bring_back(pod)

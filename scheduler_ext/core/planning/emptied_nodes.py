@@ -17,14 +17,18 @@ class EmptiedNodes:
 
     def __init__(self, sizing: Sizing) -> None:
         self._sizing = sizing
-        self._nodes: dict[str, tuple[NodeInfo, Node]] = {}
+        # With what each was found from, which is the same object while a node does not change.
+        self._nodes: dict[str, tuple[NodeInfo, NodeInfo, Node]] = {}
         self._of: tuple[Snapshot, Snapshot, dict[GpuRequest, Bools]] | None = None
 
     def fits(self, snapshot: Snapshot, request: GpuRequest) -> Bools:
         """Whether each node of a snapshot would take a request, `[row]`."""
         if self._of is None or self._of[0] is not snapshot:
-            emptied = build_snapshot(self._emptied(snapshot.nodes), snapshot.generation, within=snapshot)
-            self._of = snapshot, emptied, {}
+            nodes = self._emptied(snapshot.nodes)
+            if self._of is not None and _are_same(nodes, self._of[1].nodes):
+                self._of = snapshot, *self._of[1:]
+            else:
+                self._of = snapshot, build_snapshot(nodes, snapshot.generation, within=snapshot), {}
         _, emptied, known = self._of
         if request not in known:
             decision = filter_nodes(request, emptied, self._sizing.policy)
@@ -34,11 +38,22 @@ class EmptiedNodes:
     def _emptied(self, nodes: Mapping[str, Node]) -> dict[str, Node]:
         before, self._nodes = self._nodes, {}
         for name, node in nodes.items():
-            info = _without_pods(node.info)
             known = before.get(name)
-            same = known is not None and known[0] == info
-            self._nodes[name] = known if known is not None and same else (info, self._sizing.resolved(info))
-        return {name: node for name, (_, node) in self._nodes.items()}
+            if known is None or known[0] is not node.info:
+                info = _without_pods(node.info)
+                same = known is not None and known[1] == info
+                emptied = known[2] if known is not None and same else self._sizing.resolved(info)
+                known = node.info, info, emptied
+            self._nodes[name] = known
+        return {name: node for name, (_, _, node) in self._nodes.items()}
+
+
+def _are_same(nodes: Mapping[str, Node], others: Mapping[str, Node]) -> bool:
+    """Whether these are the same nodes in the same order."""
+    return len(nodes) == len(others) and all(
+        name == other and node is others[other]
+        for (name, node), other in zip(nodes.items(), others, strict=True)
+    )
 
 
 def _without_pods(info: NodeInfo) -> NodeInfo:

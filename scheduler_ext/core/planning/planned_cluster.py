@@ -22,7 +22,6 @@ from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
 from scheduler_ext.core.planning.in_tree_filters import InTreeView
 from scheduler_ext.core.planning.placing import Place
 from scheduler_ext.core.planning.waiting_pod import Amounts, WaitingPod, amounts_needed
-from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
@@ -31,12 +30,15 @@ from scheduler_ext.core.snapshot.table import build_snapshot
 @dataclass(slots=True)
 class _Totals:
     """The total of each node for one request, `[row]`, -inf where it does not fit, and its verdict, after so
-    many changes. `by_state` has those of states that came by changes."""
+    many changes. Rows in `open` are still to be decided again, those in `short` do not fit, and only their
+    verdicts are. `by_state` has the totals and verdicts of states that came by changes."""
 
     decision: Decision
     totals: Floats
     verdict: Codes
     changes: int = 0
+    open: set[int] = field(default_factory=set)
+    short: set[int] = field(default_factory=set)
     by_state: dict[NodeState, tuple[float, int]] = field(default_factory=dict)
 
     def set(self, row: int, found: tuple[float, int]) -> None:
@@ -66,6 +68,8 @@ class PlannedCluster:
         self._infos = dict(seen)
         # Kept with what it was resolved from.
         self._resolved: dict[int, tuple[NodeInfo, Node]] = {}
+        # Pods that have left, by uid: nodes with the same objects are compared quickly.
+        self._gone: dict[str, BoundPod | None] = {}
         self._changed = [snapshot.row_of[name] for name in seen]
         self._totals: dict[GpuRequest, _Totals] = {}
         self._undo: list[Callable[[], None]] = []
@@ -81,7 +85,8 @@ class PlannedCluster:
     def best(self, ask: WaitingPod, among: Collection[str] | None = None) -> Place | None:
         """The place of a pod now: of the nodes that it prefers most by its node affinity, the one with the
         highest total, then the first name."""
-        totals = np.where(self._in_tree.passed(ask), self._totals_of(ask.request).totals, -np.inf)
+        kept = self._totals_of(ask.request, among)
+        totals = np.where(self._in_tree.passed(ask), kept.totals, -np.inf)
         if among is not None:
             totals = np.where(self._rows(among), totals, -np.inf)
         preferences = self._in_tree.preferences(ask.needs)
@@ -132,11 +137,27 @@ class PlannedCluster:
 
     def remove(self, running: Running) -> None:
         """A pod has left its node."""
-        info = self.info(running.node)
-        pod = next((each for each in info.pods if each.uid == running.uid), None)
-        if pod is not None:
-            amounts = amounts_needed(pod.other_requests, frozenset())
-            self._change(without(info, [pod]), amounts, -1)
+        info, uid = self.info(running.node), running.uid
+        if running.planned is not None:
+            self._gone[uid] = self.planned_on(running.node, uid)
+            self.take_back(running.planned, running.node)
+        elif (pod := next((each for each in info.pods if each.uid == uid), None)) is not None:
+            gone = self._gone.get(uid) or replace(pod, departed=True)
+            self._gone[uid] = gone
+            self._replace(info, pod, gone, -1)
+
+    def bring_back(self, running: Running) -> None:
+        """A pod that has left is on its node again, with the same GPUs."""
+        info, gone = self.info(running.node), self._gone.get(running.uid)
+        if running.planned is not None:
+            planned = info.planned if gone is None else (*info.planned, gone)
+            self._change(replace(info, planned=planned), running.planned.amounts)
+        elif gone is not None:
+            self._replace(info, gone, running.pod, 1)
+
+    def _replace(self, info: NodeInfo, pod: BoundPod, by: BoundPod, pods: int) -> None:
+        there = tuple(by if each is pod else each for each in info.pods)
+        self._change(replace(info, pods=there), amounts_needed(pod.other_requests, frozenset()), pods)
 
     def mark(self) -> int:
         return len(self._undo)
@@ -160,7 +181,7 @@ class PlannedCluster:
         those of GPUs."""
         rows = np.ones(len(self._names), np.bool_) if among is None else self._rows(among)
         found = self._in_tree.refusals(ask, rows)
-        codes = self._totals_of(ask.request).verdict[self._in_tree.passed(ask) & rows]
+        codes = self._verdicts(ask.request)[self._in_tree.passed(ask) & rows]
         counts = np.bincount(codes, minlength=len(REASONS) + 1).tolist()
         for code, count in enumerate(counts):
             if code and count:
@@ -209,11 +230,41 @@ class PlannedCluster:
             self._totals[request] = kept
         return kept
 
-    def _totals_of(self, request: GpuRequest) -> _Totals:
-        """The totals as the nodes are now."""
+    def _totals_of(self, request: GpuRequest, among: Collection[str] | None = None) -> _Totals:
+        """The totals as the nodes are now; a question about one node leaves the others for later."""
         kept = self._kept(request)
-        rows = dict.fromkeys(self._changed[kept.changes :])
+        kept.open.update(self._changed[kept.changes :])
         kept.changes = len(self._changed)
+        rows = set(kept.open)
+        if among is not None and len(among) == 1:
+            rows &= {self._snapshot.row_of[name] for name in among}
+        short = {row for row in rows if self._lacks_units(self.info(self._name(row)), request)}
+        kept.open -= rows
+        kept.short |= short
+        kept.totals[list(short)] = -np.inf
+        self._decide(request, kept, rows - short)
+        return kept
+
+    @staticmethod
+    def _lacks_units(info: NodeInfo, request: GpuRequest) -> bool:
+        """Whether a node has too few units by its allocatable. That is seen quickly, and is so of most nodes
+        that a search asks about."""
+        there = [each for pod in (*info.pods, *info.planned) if pod.holds for each in pod.request.units]
+        return any(
+            info.limit(ask.resource) - sum(each.count for each in there if each.resource == ask.resource)
+            < ask.count
+            for ask in request.units
+            if not ask.by_claim
+        )
+
+    def _verdicts(self, request: GpuRequest) -> Codes:
+        """The reason for which each node refuses a request as it is now, `[row]`."""
+        kept = self._totals_of(request)
+        self._decide(request, kept, kept.short)
+        kept.short = set()
+        return kept.verdict
+
+    def _decide(self, request: GpuRequest, kept: _Totals, rows: Collection[int]) -> None:
         new: dict[str, Node] = {}
         for row in rows:
             name = self._name(row)
@@ -232,7 +283,6 @@ class PlannedCluster:
                 found = float(decision.totals[state]), int(decision.verdict[state])
                 kept.set(self._snapshot.row_of[name], found)
                 kept.by_state[new[name].state] = found
-        return kept
 
     def _node(self, name: str) -> Node:
         info = self._infos.get(name)

@@ -114,6 +114,7 @@ class FloorPlaces(TriedPlaces):
     def __init__(self, scheduler: Scheduler, world: World, floor: Floor) -> None:
         super().__init__(scheduler, world)
         self._floor = floor
+        self._gone: dict[str, tuple[PodKind, Placement]] = {}
         self._reach: dict[PodKind, frozenset[str]] = {}
 
     @property
@@ -127,19 +128,30 @@ class FloorPlaces(TriedPlaces):
 
     def remove(self, running: Running) -> None:
         """The pod has left its node."""
-        placed = self._floor.of(running.uid)
-        assert placed is not None, f"{running.uid} is on no node"
-        self._change(placed.pod.kind, placed.placement, -1)
+        if running.planned is not None:
+            kind = running.planned.kind
+            self._gone[running.uid] = kind, self._last_put(kind, running.node)
+        else:
+            placed = self._floor.of(running.uid)
+            assert placed is not None, f"{running.uid} is on no node"
+            self._gone[running.uid] = placed.pod.kind, placed.placement
+        self._change(*self._gone[running.uid], -1)
+
+    def bring_back(self, running: Running) -> None:
+        """A pod that has left is on its node again, on the same GPUs."""
+        self._change(*self._gone[running.uid], 1)
 
     def take_back(self, ask: OfKind, node: str) -> None:
         """The last pod of this kind that was put on the node is not there."""
+        self._change(ask.kind, self._last_put(ask.kind, node), -1)
+
+    def _last_put(self, kind: PodKind, node: str) -> Placement:
         number, left = self._number[node], Counter[int]()
-        here = [each for each in self._changes if each[0] == ask.kind and each[1].node == number]
+        here = [each for each in self._changes if each[0] == kind and each[1].node == number]
         for _, placement, pods in here:
             # Pods of the floor have places of their own.
             left[id(placement)] += pods
-        placement = next(placement for _, placement, _ in reversed(here) if left[id(placement)] > 0)
-        self._change(ask.kind, placement, -1)
+        return next(placement for _, placement, _ in reversed(here) if left[id(placement)] > 0)
 
     def part_asked(self, asks: Iterable[OfKind], nodes: Collection[str]) -> float:
         """What these pods ask of the GPUs of nodes, as a part of them; 0 of nodes without any."""

@@ -73,7 +73,14 @@ class MemoryCluster:
         self._change(node, -ask.gpus)
 
     def remove(self, running: Running) -> None:
-        self._change(running.node, self._gpus[running.uid])
+        self._change(running.node, self._gpus_of(running))
+
+    def bring_back(self, running: Running) -> None:
+        assert self.free[running.node] >= self._gpus_of(running), f"{running.uid} finds its GPUs taken"
+        self._change(running.node, -self._gpus_of(running))
+
+    def _gpus_of(self, running: Running) -> int:
+        return self._gpus[running.uid] if running.planned is None else int(running.planned.gpus)
 
     def take_back(self, ask: Ask, node: str) -> None:
         self._change(node, ask.gpus)

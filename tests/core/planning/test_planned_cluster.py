@@ -3,6 +3,7 @@ bindings."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.cycle.cycle import filter_nodes
+from scheduler_ext.core.filters import reason_text
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, PreferredTerm, Requirement, Taint
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.placed import with_pod
@@ -22,11 +24,13 @@ from scheduler_ext.core.planning.draining import Running
 from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
+from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.table import build_snapshot
 from tests.core.asked import share, whole
 from tests.core.planning.planning_lab import SIZING, PlanningLab, gpus_node, waiting
 from tests.core.reported import NAMES, SHARE, bound, wants
+from tests.examples import examples
 
 _requests = st.one_of(st.integers(1, 3).map(whole), st.sampled_from((2_000, 30_000, 70_000)).map(share))
 _moves = st.lists(st.tuples(st.sampled_from(("put", "back", "mark")), _requests), max_size=12)
@@ -66,6 +70,67 @@ def test_the_same_nodes_fit_as_after_bindings(
             cluster.rollback(mark)
     found = {name for name in bindings if cluster.best(waiting("last", last, cpu=0), (name,)) is not None}
     assert found == fitting(list(bindings.values()), last)
+
+
+_pods_on = st.lists(st.lists(_requests, max_size=3), min_size=1, max_size=3)
+_departures = st.lists(
+    st.tuples(st.sampled_from(("leave", "come back", "put", "ask one")), st.integers(0, 20), _requests),
+    max_size=12,
+)
+
+
+@examples(40, 3000)
+@given(_pods_on, _departures, _requests)
+def test_the_same_nodes_fit_and_refuse_as_without_the_pods_that_left(
+    pods_on: list[list[GpuRequest]], moves: list[tuple[str, int, GpuRequest]], last: GpuRequest
+) -> None:
+    """However many questions about single nodes came in between."""
+    infos = {}
+    for i, requests in enumerate(pods_on):
+        pods = [waiting(f"r{i}-{j}", request, cpu=0).pod for j, request in enumerate(requests)]
+        infos[f"n{i}"] = gpus_node(f"n{i}", 3, *pods)
+    cluster = PlanningLab(list(infos.values())).cluster()
+    there = [Running(pod, name) for name, info in infos.items() for pod in info.pods]
+    gone: list[Running] = []
+    for number, (move, which, request) in enumerate(moves):
+        ask = waiting(f"p{number}", request, cpu=0)
+        name = f"n{which % len(infos)}"
+        if move == "leave" and there:
+            gone.append(there.pop(which % len(there)))
+            cluster.remove(gone[-1])
+            infos[gone[-1].node] = without(infos[gone[-1].node], [gone[-1].pod])
+        elif move == "come back" and gone:
+            back = gone.pop(which % len(gone))
+            cluster.bring_back(back)
+            there.append(back)
+            pods = [back.pod if pod.uid == back.uid else pod for pod in infos[back.node].pods]
+            infos[back.node] = replace(infos[back.node], pods=tuple(pods))
+        elif move == "put" and cluster.best(ask, (name,)) is not None:
+            cluster.put(ask, name)
+            planned = cluster.planned_on(name, ask.uid)
+            assert planned is not None
+            infos[name] = replace(infos[name], planned=(*infos[name].planned, planned))
+        else:
+            cluster.best(waiting("one", last, cpu=0), (name,))
+    asked = waiting("last", last, cpu=0)
+    assert {name for name in infos if cluster.best(asked, (name,))} == fitting(list(infos.values()), last)
+    snapshot = build_snapshot({name: SIZING.resolved(info) for name, info in infos.items()}, 1)
+    verdicts = filter_nodes(last, snapshot, SIZING.policy).verdict[snapshot.state_of[:-1]].tolist()
+    assert cluster.refusals(asked) == Counter(reason_text(code, last) for code in verdicts if code)
+
+
+def test_a_planned_pod_comes_back_on_the_gpu_that_it_had() -> None:
+    lab = PlanningLab([gpus_node("a", 2)])
+    cluster, ask = lab.cluster(), waiting("p", share(30_000))
+    cluster.keep(replace(ask.pod, devices={"c0": ("GPU-a-1",)}), ask.amounts, "a")
+    planned = Running(ask.pod, "a", planned=ask)
+    cluster.remove(planned)
+    assert cluster.planned_on("a", "p") is None
+    cluster.bring_back(planned)
+    back = cluster.planned_on("a", "p")
+    assert back is not None
+    assert back.devices == {"c0": ("GPU-a-1",)}
+    assert cluster.best(waiting("q", cpu=64)) is None
 
 
 @given(_sizes, _requests, _requests)
@@ -160,6 +225,14 @@ def test_refusals_are_counted_by_reason() -> None:
     }
 
 
+def test_a_node_that_is_full_by_then_refuses_a_pod_for_its_gpus() -> None:
+    cluster, ask = PlanningLab([gpus_node("a", 2), gpus_node("b", 2)]).cluster(), waiting("p", 1)
+    assert cluster.refusals(ask) == {}
+    cluster.put(waiting("q", 2), "a")
+    assert where(cluster, ask) == "b"
+    assert cluster.refusals(ask) == {"Insufficient nvidia.com/gpu per device": 1}
+
+
 def test_pods_that_leave_make_room() -> None:
     runs = bound("r", wants(2, "nvidia.com/gpu"), other_requests={"cpu": Fraction(60)})
     lab = PlanningLab([gpus_node("a", 2, runs)])
@@ -184,6 +257,20 @@ def test_the_nodes_within_reach_of_many_pods_are_found_once() -> None:
     assert cluster.within_reach(waiting("large", 1)) == {"full", "free", "small"}
     first_possible, again_possible = (cluster._in_tree.could_pass(pod) for pod in pods)
     assert first_possible is again_possible
+
+
+def test_the_nodes_within_reach_follow_nodes_that_change() -> None:
+    lab, emptied = PlanningLab([gpus_node("a", 2), gpus_node("b", 2)]), EmptiedNodes(SIZING)
+    assert lab.cluster(emptied).within_reach(waiting("p", 2)) == {"a", "b"}
+    runs = bound("r", wants(2, "nvidia.com/gpu"))
+    for info, expected in (
+        (gpus_node("b", 2, runs), {"a", "b"}),
+        (gpus_node("b", 1), {"a"}),
+        (gpus_node("c", 2), {"a", "c"}),
+    ):
+        lab.infos[info.name] = info
+        lab.show(info.name)
+        assert lab.cluster(emptied).within_reach(waiting("p", 2)) == expected
 
 
 def test_shares_get_the_gpus_that_bind_would_choose() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +62,23 @@ def test_the_pod_that_was_put_last_leaves_and_not_one_that_runs() -> None:
     stage.places.rollback(0)
     assert stage.held(running) == 1
     assert stage.world.room_milli[:, 0].tolist() == [0, 1000, 1000, 1000]
+
+
+def test_pods_come_back_on_the_gpus_that_they_had() -> None:
+    """Planned ones, too, whichever comes first."""
+    stage = Stage(cluster_of((64_000, 4, "A100")), ALONE)
+    stage.arrive(whole(1))
+    (described,) = stage.floor.running()
+    (ask,) = Job(9, (TracePod("p", whole(1)),), 0.0, 1.0).pods
+    stage.places.put(ask, "n0")
+    planned = replace(described, pod=replace(described.pod, uid="p"), planned=ask)
+    stage.places.remove(described)
+    stage.places.remove(planned)
+    assert stage.world.room_milli[:, 0].tolist() == [1000] * 4
+    stage.places.bring_back(planned)
+    assert stage.world.room_milli[:, 0].tolist() == [1000, 0, 1000, 1000]
+    stage.places.bring_back(described)
+    assert stage.world.room_milli[:, 0].tolist() == [0, 0, 1000, 1000]
 
 
 @given(clusters, kinds)
