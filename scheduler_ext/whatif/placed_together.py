@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.planning.draining import Topology
@@ -35,6 +35,13 @@ class _Put:
     asker: Asker
     before: NodeInfo
     got: Json
+
+
+class _Refused(NamedTuple):
+    """The nodes that refuse a pod, by reason, and the fields of the nearest refusal."""
+
+    counts: Mapping[str, int]
+    nearest: Json | None
 
 
 class TogetherPlaces:
@@ -87,14 +94,20 @@ class GangsOfCluster:
         gang = self._gang(members)
         if gang.problem is not None or gang.missing:
             return Missed(gang.problem or assembling(gang))
-        found = fit(gang, self._places, self._topology(gang.wish))
+        cluster = self._cluster
+
+        def about(ask: Asker, nodes: Collection[str] | None) -> _Refused:
+            return _Refused(cluster.refusals(ask, nodes), cluster.refusal(ask, nodes))
+
+        found = fit(gang, self._places, self._topology(gang.wish), about=about)
         if not isinstance(found, GangMiss):
             return self._places.settle()
         if none := no_domain(gang, found):
             return Missed(none)
-        counts = found.about_each(gang, self._places, self._cluster.refusals)
-        refused = found.about_each(gang, self._places, self._cluster.refusal)
-        return Missed(nearest_miss(found, counts, lambda asker: asker.request), refused)
+        refused: dict[str, _Refused] = found.about_each(gang)
+        counts = {uid: each.counts for uid, each in refused.items()}
+        words = nearest_miss(found, counts, lambda asker: asker.request)
+        return Missed(words, {uid: each.nearest for uid, each in refused.items()})
 
     def _gang(self, asking: Sequence[tuple[GangWish, Asker]]) -> Gang[Asker]:
         kinds: list[tuple[object, object]] = []

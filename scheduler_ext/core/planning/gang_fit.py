@@ -3,14 +3,16 @@ none."""
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from scheduler_ext.core.planning.draining import Topology
 from scheduler_ext.core.planning.gang import Gang, Member
 from scheduler_ext.core.planning.placing import Place, Placing
 
 T = TypeVar("T")
-R = TypeVar("R")
+
+About = Callable[[T, Collection[str] | None], Any]
+"""What is to be known of a pod without a place, and of the nodes that it was tried on (None: all)."""
 
 # Orders of different members that are tried before the gang counts as not fitting.
 ORDERS = 8
@@ -45,31 +47,21 @@ class GangFit:
 @dataclass(frozen=True, slots=True)
 class GangMiss(Generic[T]):
     """The nearest that a gang came to fitting: the members that found a place, with its node, and those left
-    over."""
+    over. `about` has by kind what was asked about those, while the others had their places."""
 
     placed: tuple[tuple[Member[T], str], ...]
     unplaced: tuple[Member[T], ...]
     domain: Domain = field(default_factory=Domain)
+    about: Mapping[Hashable, Any] = field(default_factory=dict)
 
-    def about_each(
-        self, gang: Gang[T], cluster: Placing[T], about: Callable[[T, Collection[str] | None], R]
-    ) -> dict[str, R]:
-        """By uid of each pod that waits and is of a kind without a place, what `about` says of that kind and
-        the nodes of the domain (None: all), while the other members have their places. `cluster` is as it was
-        when the gang was tried."""
-        mark = cluster.mark()
-        for member, node in self.placed:
-            cluster.put(member.ask, node)
-        found: dict[Hashable, R] = {}
-        for member in self.unplaced:
-            if _kind(member) not in found:
-                found[_kind(member)] = about(member.ask, self.domain.nodes)
-        cluster.rollback(mark)
+    def about_each(self, gang: Gang[T]) -> dict[str, Any]:
+        """The same by uid of each pod that waits and is of a kind without a place."""
         waiting = (each for each in gang.members if each.is_unbound)
-        return {each.uid: found[_kind(each)] for each in waiting if _kind(each) in found}
+        return {each.uid: self.about[kind_of(each)] for each in waiting if kind_of(each) in self.about}
 
 
-def _kind(member: Member[T]) -> Hashable:
+def kind_of(member: Member[T]) -> Hashable:
+    """Members of one kind ask the same."""
     return member.uid if member.kind is None else member.kind
 
 
@@ -79,10 +71,12 @@ def fit(
     topology: Topology,
     among: Collection[str] | None = None,
     members: Sequence[Member[T]] | None = None,
+    about: About[T] | None = None,
 ) -> GangFit | GangMiss[T]:
     """Places for the members that have no node (or for `members`), on nodes of `among` only (None: all). If
     all of them fit, they are on the cluster afterwards; otherwise it is unchanged. Of the domains that take
-    the gang whole, the one with the fewest nodes is chosen, then the one with the highest total."""
+    the gang whole, the one with the fewest nodes is chosen, then the one with the highest total. `about` is
+    asked about the members without a place of the nearest miss."""
     members = gang.joining if members is None else members
     best: GangFit | None = None
     nearest: GangMiss[T] | None = None
@@ -90,11 +84,10 @@ def fit(
     for domain in domains(gang, topology, among):
         if best is not None and (_rank(domain) != _rank(best.domain) or compared == COMPARED):
             break
-        found = _in_domain(members, cluster, domain)
+        found = in_domain(members, cluster, domain, nearest, about)
         cluster.rollback(mark)
         if isinstance(found, GangMiss):
-            if nearest is None or len(found.placed) > len(nearest.placed):
-                nearest = found
+            nearest = found
             continue
         compared += 1
         if best is None or found.total > best.total:
@@ -106,25 +99,42 @@ def fit(
     return nearest or GangMiss((), tuple(members))
 
 
+def best_places(
+    gang: Gang[T], cluster: Placing[T], topology: Topology, among: Collection[str] | None = None
+) -> Mapping[str, str] | None:
+    """The node of each member, by uid, that `fit` chooses; None without any. The cluster is unchanged."""
+    mark = cluster.mark()
+    found = fit(gang, cluster, topology, among)
+    cluster.rollback(mark)
+    if isinstance(found, GangMiss):
+        return None
+    return {uid: place.node for uid, place in found.places.items()}
+
+
 def domains(gang: Gang[T], topology: Topology, among: Collection[str] | None = None) -> Iterator[Domain]:
     """The parts of the cluster to try: domains of the preferred label within those of the required one, then
-    without the preference; of each kind, the smallest first. Members that are bound fix the required
-    domain."""
-    wish = gang.wish
-    allowed = None if among is None else frozenset(among)
-    required = [Domain(nodes=allowed)]
-    if wish.required_topology is not None:
-        required = _split(required[0], wish.required_topology, topology)
-        values = topology.get(wish.required_topology, {})
-        fixed = {value for node in gang.nodes if (value := values.get(node))}
-        if fixed:
-            required = [domain for domain in required if domain.value in fixed]
+    without the preference; of each kind, the smallest first."""
+    wish, required = gang.wish, required_domains(gang, topology, among)
     if wish.preferred_topology is not None:
         yield from sorted(
             (inner for outer in required for inner in _split(outer, wish.preferred_topology, topology)),
             key=_order,
         )
-    yield from sorted(required, key=_order)
+    yield from required
+
+
+def required_domains(
+    gang: Gang[T], topology: Topology, among: Collection[str] | None = None
+) -> Sequence[Domain]:
+    """The parts of the cluster of which the gang must be in one, the smallest first. Members that are bound
+    fix it."""
+    allowed, key = Domain(nodes=None if among is None else frozenset(among)), gang.wish.required_topology
+    if key is None:
+        return [allowed]
+    found, values = _split(allowed, key, topology), topology.get(key, {})
+    if fixed := {value for node in gang.nodes if (value := values.get(node))}:
+        found = [domain for domain in found if domain.value in fixed]
+    return sorted(found, key=_order)
 
 
 def _split(outer: Domain, key: str, topology: Topology) -> list[Domain]:
@@ -143,11 +153,18 @@ def _order(domain: Domain) -> tuple[int, str]:
     return len(domain.nodes or ()), domain.value
 
 
-def _in_domain(members: Sequence[Member[T]], cluster: Placing[T], domain: Domain) -> GangFit | GangMiss[T]:
-    """Members that found no place go first in the next order: that finds room for large members which
-    small ones had taken. A first member without a place has none in any order."""
+def in_domain(
+    members: Sequence[Member[T]],
+    cluster: Placing[T],
+    domain: Domain,
+    nearest: GangMiss[T] | None = None,
+    about: About[T] | None = None,
+) -> GangFit | GangMiss[T]:
+    """Places in one domain, which the members then have on the cluster; or the nearest miss, which is that of
+    former domains unless more members found places in this one. Members that found no place go first in the
+    next order: that finds room for large members which small ones had taken. A first member without a place
+    has none in any order."""
     order = list(members)
-    nearest: GangMiss[T] | None = None
     mark = cluster.mark()
     for _ in range(ORDERS):
         cluster.rollback(mark)
@@ -156,7 +173,9 @@ def _in_domain(members: Sequence[Member[T]], cluster: Placing[T], domain: Domain
             return GangFit(places, domain)
         if nearest is None or len(places) > len(nearest.placed):
             placed = tuple((each, places[each.uid].node) for each in order if each.uid in places)
-            nearest = GangMiss(placed, tuple(left), domain)
+            asks = {kind_of(each): each.ask for each in left} if about is not None else {}
+            answers = {kind: about(ask, domain.nodes) for kind, ask in asks.items()} if about else {}
+            nearest = GangMiss(placed, tuple(left), domain, answers)
         uids = {member.uid for member in left}
         following = [*left, *(member for member in order if member.uid not in uids)]
         if left[0] is order[0] or _ask_alike(following, order):

@@ -2,13 +2,14 @@
 Without them, smaller pods take every GPU that becomes free, and a gang never finds enough at one time."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from scheduler_ext.core.planning.draining import Draining, Running, Topology, remove_all
 from scheduler_ext.core.planning.gang import Gang, GangKey, Member
-from scheduler_ext.core.planning.gang_fit import GangFit, fit
+from scheduler_ext.core.planning.gang_fit import Domain, best_places, required_domains
+from scheduler_ext.core.planning.placed_gang import PlacedGang
 from scheduler_ext.core.planning.placing import Place
 from scheduler_ext.core.planning.widening import widening
 
@@ -64,11 +65,7 @@ def reserve(
     pods. The cluster is unchanged."""
     here = [pod for pod in running if pod.node in part and pod.gang != gang.key]
     found = [_kept(gang, cluster, here, part, previous) if previous is not None else None]
-    for nodes in widening(part, here, _median_end):
-        fresh = _fresh(gang, cluster, [pod for pod in here if pod.node in nodes], topology, part)
-        if fresh is not None:
-            found.append(fresh)
-            break
+    found.append(_fresh(gang, cluster, here, topology, part))
     return min((each for each in found if each is not None), key=_lateness, default=None)
 
 
@@ -88,37 +85,75 @@ def _lateness(reservation: Reservation[T]) -> tuple[bool, float, int]:
 def _fresh(
     gang: Gang[T], cluster: Draining[T], running: Sequence[Running], topology: Topology, part: frozenset[str]
 ) -> Reservation[T] | None:
-    timed = sorted((pod for pod in running if pod.ends_at is not None or pod.leaving), key=_end)
-    untimed = [pod for pod in running if pod.ends_at is None and not pod.leaving]
-    untimed.sort(key=lambda pod: (-_started(pod), pod.uid))
-    every = [*timed, *untimed]
-
-    def found_without(gone: Sequence[Running]) -> GangFit | None:
-        mark = cluster.mark()
-        remove_all(cluster, gone)
-        found = fit(gang, cluster, topology, part)
-        cluster.rollback(mark)
-        return found if isinstance(found, GangFit) else None
-
-    if found_without(every) is None:
+    """The places of the domain for which the last pod that is waited for leaves first."""
+    pods_of: dict[str, list[Running]] = {}
+    for pod in running:
+        pods_of.setdefault(pod.node, []).append(pod)
+    best: _Gone | None = None
+    for domain in required_domains(gang, topology, part):
+        assert domain.nodes is not None
+        there = [pod for node in domain.nodes for pod in pods_of.get(node, ())]
+        for nodes in widening(domain.nodes, there, _median_end):
+            gone = sorted((pod for pod in there if pod.node in nodes), key=_turn)
+            if best is not None:
+                gone = gone[: bisect_left(gone, best.last, key=_turn)]
+                if not gone:
+                    continue
+            if (found := _gone(gang, cluster, gone, domain)) is not None:
+                best = found
+                break
+    if best is None:
         return None
-    least = bisect_left(range(len(every)), True, key=lambda n: found_without(every[:n]) is not None)
-    gone = every[:least]
-    if least > len(timed):
-        gone = spared(gone, lambda rest: found_without(rest) is not None)
-    found = found_without(gone)
-    if found is None:  # more room does not always help a choice of one place after the other
-        gone, found = every, found_without(every)
-    assert found is not None
-    return _reservation(gang, {uid: place.node for uid, place in found.places.items()}, gone, part)
+    mark = cluster.mark()
+    remove_all(cluster, best.pods)
+    places = best_places(gang, cluster, topology, best.nodes) or best.places
+    cluster.rollback(mark)
+    return _reservation(gang, places, best.pods, part)
 
 
-def _started(pod: Running) -> float:
-    return float("inf") if pod.pod.started_at is None else pod.pod.started_at
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """Pods that leave, in their order, and the places that a gang then has on these nodes."""
+
+    pods: Sequence[Running]
+    nodes: frozenset[str] | None
+    places: Mapping[str, str]
+
+    @property
+    def last(self) -> tuple[bool, float, str]:
+        return _turn(self.pods[-1]) if self.pods else (False, float("-inf"), "")
 
 
-def _end(pod: Running) -> tuple[float, str]:
-    return (float("-inf") if pod.leaving or pod.ends_at is None else pod.ends_at), pod.uid
+def _gone(gang: Gang[T], cluster: Draining[T], pods: Sequence[Running], domain: Domain) -> _Gone | None:
+    """The first of these pods, in the order in which they are waited for, after which the gang fits; if some
+    of them have no known end, only those without which it does not. None if it does not fit."""
+    mark = cluster.mark()
+    remove_all(cluster, pods)
+    placed = PlacedGang.of(gang.joining, cluster, domain)
+    if placed is None:
+        cluster.rollback(mark)
+        return None
+    ends = bisect_left(pods, True, key=lambda pod: _turn(pod)[0])
+    gone = placed.spare(reversed(pods[ends:]), lambda pod: (pod,))
+    if gone:
+        gone += placed.spare(reversed(pods[:ends]), lambda pod: (pod,))
+        gone.reverse()
+    else:
+        while ends and placed.bring_back(pods[ends - 1 : ends]):
+            ends -= 1
+        gone += pods[:ends]
+    places = placed.places
+    cluster.rollback(mark)
+    return _Gone(gone, domain.nodes, places)
+
+
+def _turn(pod: Running) -> tuple[bool, float, str]:
+    """The order in which pods are waited for: by their ends, then those that started last."""
+    if pod.leaving:
+        return False, float("-inf"), pod.uid
+    if pod.ends_at is not None:
+        return False, pod.ends_at, pod.uid
+    return True, float("-inf") if pod.pod.started_at is None else -pod.pod.started_at, pod.uid
 
 
 def _reservation(
@@ -173,36 +208,6 @@ def not_taken(
     if not members:
         return None
     return replace(kept, members=members, places={each.uid: kept.places[each.uid] for each in members})
-
-
-def spared(gone: Sequence[Running], suffices: Callable[[Sequence[Running]], bool]) -> list[Running]:
-    """The pods that remain when each one that need not leave is spared, the last of the list first. Many can
-    be, so all are tried together, then halves. The result suffices, and without any one of it does not,
-    as far as `suffices` says."""
-    kept = list(gone)
-
-    def spare(some: Sequence[Running]) -> None:
-        nonlocal kept
-        uids = {pod.uid for pod in some}
-        rest = [pod for pod in kept if pod.uid not in uids]
-        if suffices(rest):
-            kept = rest
-        elif len(some) > 1:
-            half = len(some) // 2
-            spare(some[half:])
-            spare(some[:half])
-
-    if kept:
-        spare(kept)
-    again = True
-    while again:
-        # A pod may be spared once another one leaves: a choice of places differs with what is free.
-        again = False
-        for pod in reversed(kept):
-            rest = [each for each in kept if each is not pod]
-            if suffices(rest):
-                kept, again = rest, True
-    return kept
 
 
 class Backfill(Generic[T]):

@@ -215,13 +215,16 @@ class GangStep(Generic[T]):
         until = deadline(gang, self._policy.deadlines)
         rest = gang.with_places(places)
         among = self._open(gang)
-        found = fit(rest, self._cluster, self._scene.topology, among) if rest.joining else GangFit({})
+        found = self._fit(rest, among) if rest.joining else GangFit({})
         if isinstance(found, GangFit):
             places |= {uid: place.node for uid, place in found.places.items()}
             self._planned(gang, places)
         else:
             self._wait(rest, found)
         self._nominate_all(gang, places, until)
+
+    def _fit(self, gang: Gang[T], among: Collection[str] | None) -> GangFit | GangMiss[T]:
+        return fit(gang, self._cluster, self._scene.topology, among, about=self._scene.refusals)
 
     def start(self, gang: Gang[T]) -> None:
         """All members of a gang get places and lose their gates, or none does. The members of one that has
@@ -237,7 +240,7 @@ class GangStep(Generic[T]):
         kept_open = among is None or among.issuperset(places.values())
         if len(places) < len(gang.joining) or not kept_open:
             self._cluster.rollback(mark)
-            found = fit(gang, self._cluster, self._scene.topology, among)
+            found = self._fit(gang, among)
             if isinstance(found, GangMiss):
                 self._wait(gang, found)
                 return
@@ -323,9 +326,7 @@ class GangStep(Generic[T]):
 
     def _wait(self, gang: Gang[T], miss: GangMiss[T]) -> None:
         """The gang does not fit: the first such gang of its part of the cluster makes room, or keeps it."""
-        about = self._scene.refusals
-        refusals = miss.about_each(gang, self._cluster, about) if about is not None else {}
-        waits = Verdict(State.UNSCHEDULABLE, gang, miss=miss, refusals=refusals)
+        waits = Verdict(State.UNSCHEDULABLE, gang, miss=miss, refusals=miss.about_each(gang))
         part = part_of(gang, self._cluster) - self._left_out(gang)
         for other in self.backfill.reservations:
             if not other.part.isdisjoint(part):
@@ -392,14 +393,13 @@ class GangStep(Generic[T]):
         )
         if found is None:
             return None
-        places = {uid: place.node for uid, place in found.fit.places.items()}
-        nodes = set(places.values())
+        nodes = set(found.places.values())
         going = {pod.uid for pod in self._running if pod.leaving} | {pod.uid for pod in found.victims}
         awaited = frozenset(pod.uid for pod in self._running if pod.uid in going and pod.node in nodes)
         # Where a late gang does not leave, the victims would leave in vain.
         if awaited.isdisjoint(self._unsure):
             self._leave(self._evictions(gang, found.victims))
-        return Reservation(gang.key, gang.joining, places, awaited, None, part)
+        return Reservation(gang.key, gang.joining, found.places, awaited, None, part)
 
     def _evictions(self, gang: Gang[T], victims: Sequence[Running]) -> list[Evict]:
         """The victims of a gang, with those members of their gangs that wait for a node."""

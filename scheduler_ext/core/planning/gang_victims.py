@@ -4,13 +4,15 @@ low priority leave. Both then spare every pod that no member needs, the most imp
 PodDisruptionBudgets are kept: a set that violates one is no answer."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
 
 from scheduler_ext.core.planning.draining import Draining, Running, Topology, remove_all
 from scheduler_ext.core.planning.gang import Gang, GangKey
-from scheduler_ext.core.planning.gang_fit import GangFit, fit
+from scheduler_ext.core.planning.gang_fit import Domain, GangFit, best_places, fit, kind_of, required_domains
+from scheduler_ext.core.planning.placed_gang import PlacedGang
 from scheduler_ext.core.planning.widening import widening
 from scheduler_ext.core.preemption.disruption import Budget, most_important_first
 from scheduler_ext.core.preemption.victim_search import Cost, Pricing
@@ -27,10 +29,10 @@ first; the budgets are those that are left."""
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """The pods that leave, the least important first, and the places that the gang then has."""
+    """The pods that leave, the least important first, and the places that the gang then has, by uid."""
 
     victims: tuple[Running, ...]
-    fit: GangFit
+    places: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +46,15 @@ class _Unit:
         return max(pod.pod.priority for pod in self.pods)
 
 
+@dataclass(frozen=True, slots=True)
+class _Spared:
+    """Units that leave, and the places that the gang then has on these nodes."""
+
+    units: Sequence[_Unit]
+    nodes: frozenset[str] | None
+    places: Mapping[str, str]
+
+
 @dataclass(eq=False)
 class _Search(Generic[T]):
     gang: Gang[T]
@@ -51,53 +62,28 @@ class _Search(Generic[T]):
     topology: Topology
     part: frozenset[str]
     budgets: Sequence[Budget]
-    # A bit of each pod that was removed in a trial, and the results of trials by the bits of their pods:
-    # both searches try many sets, and the last steps of each try sets again.
-    _bits: dict[str, int] = field(default_factory=dict)
-    _tried: dict[int, GangFit | None] = field(default_factory=dict)
 
-    def fits_without(self, gone: Sequence[Running]) -> GangFit | None:
-        """The places of the gang once these have left, on the cluster as it is at the start of the search;
-        the cluster is unchanged."""
-        key = 0
-        for pod in gone:
-            key |= self._bits.setdefault(pod.uid, 1 << len(self._bits))
-        if key not in self._tried:
-            mark = self.cluster.mark()
-            remove_all(self.cluster, gone)
-            found = fit(self.gang, self.cluster, self.topology, self.part)
-            self.cluster.rollback(mark)
-            self._tried[key] = found if isinstance(found, GangFit) else None
-        return self._tried[key]
+    def spare(self, units: Sequence[_Unit]) -> _Spared | None:
+        """What remains of these units when every one that need not leave is spared, in the domain where that
+        is cheapest; None if the gang fits in no domain without all of them."""
+        there = {pod.node for pod in _pods(units)}
+        domains = required_domains(self.gang, self.topology, self.part)
+        found = [self._spared_in(each, units) for each in domains if not there.isdisjoint(each.nodes or ())]
+        kept = [each for each in found if each is not None]
+        return min(kept, key=lambda each: _price(_pods(each.units), self.budgets), default=None)
 
-    def spare(self, units: Sequence[_Unit]) -> list[_Unit]:
-        """The units that remain when every one that need not leave is spared: first those that exceed a
-        budget, then the most important. Large groups of them are spared at once."""
-        over = _over(units, self.budgets)
-        order = sorted(units, key=lambda unit: (unit not in over, *_importance(unit)))
-        kept = list(units)
-
-        def drop(some: Sequence[_Unit]) -> None:
-            nonlocal kept
-            rest = [unit for unit in kept if unit not in some]
-            if self.fits_without(_pods(rest)) is not None:
-                kept = rest
-            elif len(some) > 1:
-                half = len(some) // 2
-                drop(some[:half])
-                drop(some[half:])
-
-        if order:
-            drop(order)
-        again = True
-        while again:
-            # Once one stays, the places differ, and another may be spared.
-            again = False
-            for unit in [unit for unit in order if unit in kept]:
-                rest = [each for each in kept if each is not unit]
-                if self.fits_without(_pods(rest)) is not None:
-                    kept, again = rest, True
-        return kept
+    def _spared_in(self, domain: Domain, units: Sequence[_Unit]) -> _Spared | None:
+        """First those are spared that exceed a budget, then the most important."""
+        here = [unit for unit in units if any(pod.node in (domain.nodes or ()) for pod in unit.pods)]
+        over = _over(here, self.budgets)
+        here.sort(key=lambda unit: (unit not in over, *_importance(unit)))
+        mark, found = self.cluster.mark(), None
+        remove_all(self.cluster, _pods(here))
+        if (placed := PlacedGang.of(self.gang.joining, self.cluster, domain)) is not None:
+            left = placed.spare(here, lambda unit: unit.pods)
+            found = _Spared(left, domain.nodes, placed.places)
+        self.cluster.rollback(mark)
+        return found
 
 
 def victims(
@@ -114,20 +100,22 @@ def victims(
     `part` are the nodes that the gang may use. The cluster is unchanged. The highest priority among the
     victims is the lowest that suffices if no budget is in the way and the part has at most as many nodes as
     are looked at together; the number of victims is the smallest found."""
-    here = [pod for pod in running if pod.node in part]
     mark = cluster.mark()
-    remove_all(cluster, (pod for pod in here if pod.leaving))
-    search = _Search(gang, cluster, topology, part, budgets)
-    units = evictable(gang.priority, running, budgets)
-    found = [
-        _among_few(search, units),
-        _kept_within(search, _member_by_member(search, units, proposals or _own(search))),
-    ]
-    answers = [pods for pods in found if pods is not None]
-    best = min(answers, key=lambda pods: _price(pods, budgets), default=None)
-    answer = None
-    if best and (places := search.fits_without(best)) is not None:
-        answer = Eviction(tuple(reversed(_by_importance(best))), places)
+    remove_all(cluster, (pod for pod in running if pod.leaving and pod.node in part))
+    search, answer = _Search(gang, cluster, topology, part, budgets), None
+    if not isinstance(fit(gang, cluster, topology, part), GangFit):
+        units = evictable(gang.priority, running, budgets)
+        found = [
+            _among_few(search, units),
+            _kept_within(search, _member_by_member(search, units, proposals or _own(search))),
+        ]
+        answers = [each for each in found if each is not None]
+        best = min(answers, key=lambda each: _price(_pods(each.units), budgets), default=None)
+        if best is not None:
+            pods = _pods(best.units)
+            remove_all(cluster, pods)
+            places = best_places(gang, cluster, topology, best.nodes) or best.places
+            answer = Eviction(tuple(reversed(_by_importance(pods))), places)
     cluster.rollback(mark)
     return answer
 
@@ -150,21 +138,21 @@ def evictable(priority: int, running: Sequence[Running], budgets: Sequence[Budge
     return sorted(units, key=_importance, reverse=True)
 
 
-def _kept_within(search: _Search[T], units: Sequence[_Unit] | None) -> list[Running] | None:
-    """The pods of a sparing set that keeps all budgets; pods that exceed one stay in the next attempt."""
+def _kept_within(search: _Search[T], units: Sequence[_Unit] | None) -> _Spared | None:
+    """A sparing set that keeps all budgets; pods that exceed one stay in the next attempt."""
     left = list(units or ())
     for _ in range(_ATTEMPTS):
-        if search.fits_without(_pods(left)) is None:
-            return None
         kept = search.spare(left)
-        over = _over(kept, search.budgets)
+        if kept is None:
+            return None
+        over = _over(kept.units, search.budgets)
         if not over:
-            return _pods(kept)
+            return kept
         left = [unit for unit in left if unit not in over]
     return None
 
 
-def _among_few(search: _Search[T], units: Sequence[_Unit]) -> list[Running] | None:
+def _among_few(search: _Search[T], units: Sequence[_Unit]) -> _Spared | None:
     """The sparing set among the pods of as few nodes as have one."""
     for nodes in widening(search.part, _pods(units), _node_price):
         here = [unit for unit in units if any(pod.node in nodes for pod in unit.pods)]
@@ -183,29 +171,76 @@ def _member_by_member(
 ) -> list[_Unit] | None:
     """Victims for one member after the other, each with the earlier members placed and their victims gone."""
     cluster, mark = search.cluster, search.cluster.mark()
-    by_uid = {pod.uid: unit for unit in units for pod in unit.pods}
+    unit_of = {pod.uid: unit for unit in units for pod in unit.pods}
+    left: dict[str, list[Running]] = {}
+    for pod in _pods(units):
+        if pod.node in search.part:
+            left.setdefault(pod.node, []).append(pod)
+    offers: dict[Hashable, _Offers[T]] = {}
     chosen: list[_Unit] = []
     for member in search.gang.joining:
-        place = cluster.best(member.ask, search.part)
-        if place is not None:
+        changed: list[str] = []
+        if (place := cluster.best(member.ask, search.part)) is not None:
             cluster.put(member.ask, place.node)
-            continue
-        left = [pod for unit in units if unit not in chosen for pod in unit.pods if pod.node in search.part]
-        for node, uids in proposals(member.ask, left, search.budgets):
-            more = list(dict.fromkeys(by_uid[uid] for uid in uids if uid in by_uid))
-            before = cluster.mark()
-            remove_all(cluster, _pods(more))
-            if cluster.best(member.ask, (node,)) is not None:
-                cluster.put(member.ask, node)
-                chosen += more
-                break
-            cluster.rollback(before)
+            changed.append(place.node)
         else:
-            cluster.rollback(mark)
-            return None
+            kind, count = kind_of(member), len(search.gang.joining)
+            if kind not in offers:
+                offers[kind] = _Offers(member.ask, search.budgets, proposals, left, count)
+            for node, pods in offers[kind]:
+                more = list(dict.fromkeys(unit_of[pod.uid] for pod in pods))
+                before = cluster.mark()
+                remove_all(cluster, _pods(more))
+                if cluster.best(member.ask, (node,)) is not None:
+                    cluster.put(member.ask, node)
+                    chosen += more
+                    break
+                cluster.rollback(before)
+            else:
+                cluster.rollback(mark)
+                return None
+            for pod in _pods(more):
+                if pod.node in left:
+                    left[pod.node].remove(pod)
+            changed += [node, *(pod.node for pod in _pods(more))]
+        for offer in offers.values():
+            offer.changed.update(changed)
     cluster.rollback(mark)
-    # Places that were chosen one by one may ignore a required domain.
-    return chosen if search.fits_without(_pods(chosen)) is not None else None
+    return chosen
+
+
+class _Offers(Generic[T]):
+    """The cheapest victims on each node for members that ask the same. Only nodes that have changed since are
+    searched again for the next one."""
+
+    def __init__(
+        self,
+        ask: T,
+        budgets: Sequence[Budget],
+        proposals: Proposals[T],
+        left: Mapping[str, Sequence[Running]],
+        count: int,
+    ) -> None:
+        self._ask, self._budgets, self._proposals, self._left = ask, budgets, proposals, left
+        self._found: dict[str, tuple[Cost, list[Running]]] = {}
+        self._search([pod for pods in left.values() for pod in pods], count)
+        self.changed: set[str] = set()
+
+    def __iter__(self) -> Iterator[tuple[str, list[Running]]]:
+        """The cheapest first."""
+        for node in self.changed:
+            self._found.pop(node, None)
+            self._search(self._left.get(node, ()), 1)
+        self.changed.clear()
+        while self._found:
+            node = min(self._found, key=lambda node: (self._found[node][0], node))
+            yield node, self._found.pop(node)[1]
+
+    def _search(self, pods: Sequence[Running], count: int) -> None:
+        by_uid = {pod.uid: pod for pod in pods}
+        for node, uids in islice(self._proposals(self._ask, pods, self._budgets), count):
+            victims = [by_uid[uid] for uid in uids if uid in by_uid]
+            self._found[node] = _price(victims, self._budgets), victims
 
 
 def _own(search: _Search[T]) -> Proposals[T]:

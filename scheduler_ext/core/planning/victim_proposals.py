@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from heapq import nsmallest
+from heapq import heappop, heappush
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
@@ -10,9 +10,10 @@ from scheduler_ext.core.planning.draining import Running
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Candidate
+from scheduler_ext.core.preemption.victim_search import Cost
 from scheduler_ext.core.request.request import GpuRequest
 
-# Nodes on which the cheapest victims are searched, by victims that are known at once.
+# Nodes on which the cheapest victims are searched before one is proposed, the first by those known at once.
 SEARCHED = 8
 
 
@@ -53,14 +54,16 @@ class NodeProposals:
             candidate = self._candidate(pod, name, tuple(uids), preemption)
             if (cost := candidate.cost) is not None:
                 candidates.append((cost, name, candidate))
-        found = []
-        for _, name, candidate in nsmallest(SEARCHED, candidates, key=lambda each: each[:2]):
+        found: list[tuple[Cost, str, Sequence[str]]] = []
+        for _, name, candidate in sorted(candidates, key=lambda each: each[:2]):
             candidate.search()
             victims, cost = candidate.victims, candidate.cost
             if victims is not None and cost is not None and victims.uids and not victims.violations:
-                found.append((cost, name, victims.uids))
-        for _, name, chosen in sorted(found):
-            yield name, chosen
+                heappush(found, (cost, name, victims.uids))
+            if len(found) == SEARCHED:
+                yield heappop(found)[1:]
+        while found:
+            yield heappop(found)[1:]
 
     def _candidate(
         self, pod: BoundPod, name: str, movable: tuple[str, ...], preemption: Preemption

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+import pytest
+
 from scheduler_ext.core.planning.draining import Running
 from scheduler_ext.core.planning.gang_reservation import part_of, reserve
 from scheduler_ext.core.planning.gang_victims import victims
+from scheduler_ext.core.planning.placing import Place
 from scheduler_ext.core.planning.widening import AT_FIRST, widening
-from tests.core.planning.memory_cluster import Host, MemoryCluster, gang, running, team
+from tests.core.planning.memory_cluster import Ask, Host, MemoryCluster, gang, running, team
 
 HOSTS = {f"n{i:03}": Host(8) for i in range(600)}
 # A pod of all GPUs on each node; those on later nodes end earlier, and are less important.
@@ -17,11 +22,15 @@ PODS = [
 
 
 class Counting(MemoryCluster):
-    removed = 0
+    removed = asked = 0
 
     def remove(self, running: Running) -> None:
         self.removed += 1
         super().remove(running)
+
+    def best(self, ask: Ask, among: Collection[str] | None = None) -> Place | None:
+        self.asked += 1
+        return super().best(ask, among)
 
 
 def test_places_are_found_without_a_trial_on_all_nodes() -> None:
@@ -31,6 +40,25 @@ def test_places_are_found_without_a_trial_on_all_nodes() -> None:
     assert sorted(found.nodes) == ["n596", "n597", "n598", "n599"]
     assert found.starts_at == 404.0
     assert cluster.removed < 1000
+
+
+@pytest.mark.parametrize("evicts", [False, True], ids=["waits for them", "evicts them"])
+def test_a_large_gang_is_not_placed_anew_for_each_pod_that_it(evicts: bool) -> None:
+    """It needs more than half of the nodes, and all pods on each of them have to leave."""
+    hosts = dict(list(HOSTS.items())[:AT_FIRST])
+    pods = [running(f"{name}-{i}", name, 2, started_at=float(i)) for name in hosts for i in range(4)]
+    cluster, whole = Counting(hosts, pods), gang(*team(40, 8, priority=1))
+    if evicts:
+        proposed = victims(
+            whole, cluster, [pod for pod, _ in pods], {}, frozenset(hosts), proposals=lambda *_: ()
+        )
+        assert proposed is not None
+        assert len(proposed.victims) == 160
+    else:
+        found = reserve(whole, cluster, [pod for pod, _ in pods], {}, frozenset(hosts))
+        assert found is not None
+        assert len(found.awaited) == 160
+    assert cluster.asked < 4 * len(pods)
 
 
 def test_more_nodes_are_looked_at_if_the_first_do_not_suffice() -> None:
