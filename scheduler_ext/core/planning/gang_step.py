@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.planning.draining import Draining, Running, Topology
-from scheduler_ext.core.planning.gang import Gang, GangKey, Member, MemberState, rank
+from scheduler_ext.core.planning.gang import Gang, GangKey, Member, MemberState, OnDeadline, rank
 from scheduler_ext.core.planning.gang_bounds import Bounds, Keeping
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy, Standing, deadline, given_up, standing
 from scheduler_ext.core.planning.gang_decisions import Decisions, Evict, GivenPlace, Single, Verdict
@@ -337,9 +337,8 @@ class GangStep(Generic[T]):
         state = State.EVICTING
         if mine is None:
             state = State.RESERVED
-            mine = reserve(
-                gang, self._cluster, self._running, self._scene.topology, part, self._previous.get(gang.key)
-            )
+            previous = self._previous.get(gang.key)
+            mine = reserve(gang, self._cluster, self._ending(), self._scene.topology, part, previous)
         if mine is None:
             self._verdicts.append(waits)
             return
@@ -359,6 +358,14 @@ class GangStep(Generic[T]):
         mine = replace(mine, turn=None if gang.is_promised(self._now) else gang.turn)
         self.backfill.reservations.append(mine)
         self._verdicts.append(replace(waits, state=state, reservation=mine))
+
+    def _ending(self) -> list[Running]:
+        """The pods that may end. Those of a gang that holds its places until all its members have one do not:
+        two gangs would wait for each other."""
+        action = self._policy.deadlines.action
+        begun = (gang for gang in self.gangs if gang.has_begun and gang.joining)
+        holding = {gang.key for gang in begun if action(gang) is OnDeadline.HOLD}
+        return [pod for pod in self._running if pod.leaving or pod.gang not in holding]
 
     def _too_much(self, kept: Reservation[T], part: frozenset[str], staying: Collection[str]) -> float | None:
         """The part of the GPUs that places would be, if it is above that which may wait for pods that stay

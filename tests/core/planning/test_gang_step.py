@@ -199,6 +199,26 @@ def test_one_gang_of_a_part_keeps_places_and_the_next_one_waits_behind_it() -> N
     assert words(found)[1].endswith("behind gang default/first, for which places are kept")
 
 
+@pytest.mark.parametrize(
+    ("on_deadline", "expected"),
+    [
+        pytest.param(
+            OnDeadline.HOLD, State.UNSCHEDULABLE, id="one that may hold them for ever is not waited for"
+        ),
+        pytest.param(OnDeadline.EVICT, State.RESERVED, id="one that is evicted when it is late is"),
+    ],
+)
+def test_two_gangs_do_not_wait_for_each_other(on_deadline: OnDeadline, expected: State) -> None:
+    """The first needs the GPUs of a gang that has lost a pod, which needs others to go on."""
+    there = member("h-0", 4, state=BOUND, node="n1", created_at=50.0)
+    back = member("h-1", 4, state=GATED, created_at=90.0)
+    partial = gang(there, back, name="partial", size=2, on_deadline=on_deadline)
+    pods = [running("h-0", "n1", 4, gang=partial.key)]
+    found = decide([gang(*team(2, 8, created_at=1.0)), partial], [], pods)
+    assert states(found)["train"] is expected
+    assert (states(found)["partial"] is State.PLANNED) == (expected is State.UNSCHEDULABLE)
+
+
 def test_a_gang_evicts_once_and_then_keeps_its_places_from_everyone() -> None:
     pods = [running("a", "n1", 8), running("b", "n2", 8)]
     important = gang(*team(2, 4, priority=10))
