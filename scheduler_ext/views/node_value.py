@@ -123,8 +123,8 @@ class _Tally:
             if self._takes_shares and slot.share_total_mib:
                 # Memory in use by no known pod is neither held nor free.
                 usable = min(slot.idle, max(0, slot.share_free_mib) / slot.share_total_mib)
-        if not takes_new(self._info, device):
-            usable = 0.0
+        # Shares may be on other GPUs of what is left.
+        usable = min(usable, 1 - held) if takes_new(self._info, device) else 0.0
         self._unheld[kind] = self._unheld.get(kind, 0.0) + usable * price
         self._unavailable[kind] = self._unavailable.get(kind, 0.0) + (1 - held - usable) * price
 
