@@ -51,6 +51,8 @@ def print_inventory(listing: dict[str, Any], *, wide: bool) -> None:
         notes = [each["text"] for each in (*item["unattributed"], *item["notOffered"])]
         if item["problem"]:
             notes.append(f"its report is refused, {item['source']} are shown")
+        if item["layoutProblem"]:
+            notes.append(item["layoutProblem"])
         if item["withoutReport"]:
             notes.append(item["withoutReport"])
         if item["cordonsUnknown"]:

@@ -10,6 +10,7 @@ from scheduler_ext.core.gpu.readings import NO_READINGS, NodeReadings, Readings
 from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.offered_instances import layout_problem
 from scheduler_ext.core.node.unreported import effect
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.sentences import not_offered, unattributed
@@ -70,6 +71,7 @@ def _item(
         "withoutReport": effect(info),
         "unknownDeviceGpus": unknown_gpus(info, held),
         "unattributed": unattributed(info, attribution.unknown, resources.share),
+        "layoutProblem": layout_problem(info),
         "notOffered": not_offered(info, attribution.beyond),
         "cordonsUnknown": [] if report is None else list(report.cordoned_strangers),
         "migFree": dict(mig_free),

@@ -220,6 +220,27 @@ def test_what_is_not_offered_in_words(objects: tuple[Json, ...], text: str) -> N
     assert {device["offered"] for device in item["devices"]} == {wanted}
 
 
+@pytest.mark.parametrize(
+    ("objects", "problem"),
+    [
+        pytest.param(
+            (gpu_node("n", [gpu(0, mig={"enabled": True})], migStrategy="single"),),
+            "GPU 0 is in MIG mode without instances",
+            id="by its report",
+        ),
+        pytest.param(
+            (node("n", labels={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-INVALID"}),),
+            "its labels call its MIG layout invalid: no instances, or unlike ones",
+            id="by its labels",
+        ),
+        pytest.param((gpu_node("n", [gpu(0)]),), None, id="none"),
+    ],
+)
+def test_the_problem_of_a_mig_layout(objects: tuple[Json, ...], problem: str | None) -> None:
+    (item,) = listed(*objects)["items"]
+    assert item["layoutProblem"] == problem
+
+
 def test_instances_beyond_allocatable_are_not_free() -> None:
     instances = [{"uuid": f"MIG-{at}", "profile": "1g.10gb", "start": at, "size": 1} for at in range(2)]
     device = gpu(0, mig={"enabled": True, "instances": instances})

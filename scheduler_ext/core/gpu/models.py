@@ -1,8 +1,9 @@
-"""GPU model names: one canonical name for the many spellings of NVML, label sources and people. Without its
-`-SHARED` and MIG suffixes, vendor words, form factors and memory sizes, a name must be a product of the table
-as a whole: `A100` is neither `A1000` nor `A100X`. The size decides between products that differ only in
-memory: the one in the name, then the measured, then the usual one. An unknown product keeps its name without
-words of brands, form factors and editions, so that `RTX 4070 Ti` is `NVIDIA GeForce RTX 4070 Ti`."""
+"""GPU model names: one canonical name for the many spellings of NVML, label sources and people. Without
+`-SHARED`, `-MIG-INVALID` and the suffix of a MIG slice, vendor words, form factors and memory sizes, a name
+must be a product of the table as a whole: `A100` is neither `A1000` nor `A100X`. The size decides between
+products that differ only in memory: the one in the name, then the measured, then the usual one. An unknown
+product keeps its name without words of brands, form factors and editions, so that `RTX 4070 Ti` is `NVIDIA
+GeForce RTX 4070 Ti`."""
 
 import re
 from collections.abc import Iterable
@@ -24,8 +25,10 @@ _TRADEMARK = re.compile(r"\((?:r|tm|c)\)", re.IGNORECASE)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9.+\s_/-]")
 _LEGAL_WISH = re.compile(r"[A-Za-z0-9.+() _/-]+")
 _MIG_SUFFIX = re.compile(
-    r"(?P<base>.+?)-MIG-(?P<profile>INVALID|(?:\d+C\.)?\d+G\.\d+GB(?:[.+](?:ME\.ALL|ME|GFX)|-ME)?)"
+    r"(?P<base>.+?)-MIG-(?P<profile>(?:\d+C\.)?\d+G\.\d+GB(?:[.+](?:ME\.ALL|ME|GFX)|-ME)?)"
 )
+# Of GPU Feature Discovery: shared GPUs, and a MIG layout that strategy single does not hand out.
+_SETUPS = ("-SHARED", "-MIG-INVALID")
 _SIZE = re.compile(r"([1-9]\d{0,3})G(?:I?B)?")
 _MAX_Q = re.compile(r"-MAX-Q(?=-|$)")
 _VENDOR_WORDS = {"NVIDIA": "nvidia", "AMD": "amd", "INTEL": "intel", "HABANA": "habana"}
@@ -62,7 +65,7 @@ class GpuModel:
 
     @property
     def is_mig_slice(self) -> bool:
-        """Whether the name is that of a MIG slice (or of a node whose slices are in an invalid mix)."""
+        """Whether the name is that of a MIG slice."""
         return _MIG_SUFFIX.fullmatch(self.name) is not None
 
 
@@ -108,10 +111,10 @@ def _family_of(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _normalise(text: str) -> str:
-    """Upper-case ASCII words joined by single dashes, without the suffix of shared GPUs."""
+    """Upper-case ASCII words joined by single dashes, without suffixes that say how GPUs are set up."""
     words = _SEPARATORS.sub("-", _NOT_IN_NAMES.sub("", _TRADEMARK.sub(" ", text))).strip("-").upper()
-    while words.endswith("-SHARED"):
-        words = words.removesuffix("-SHARED").rstrip("-")
+    while suffix := next(filter(words.endswith, _SETUPS), None):
+        words = words.removesuffix(suffix).rstrip("-")
     return _JOINED.sub("-", words) or UNNAMED
 
 

@@ -33,7 +33,8 @@ class Estimate:
     """A node's GPUs as its labels describe them: `count` equal devices. `count` is the GPUs that are handed
     out whole, or the MIG devices under strategy single; `memory_mib` is the total of one such device (MiB),
     not divided by `replicas`, which is how many pods may share it (>= 1). `sharing_strategy` is none,
-    time-slicing or mps; `mig_strategy` is none, single or mixed."""
+    time-slicing or mps; `mig_strategy` is none, single or mixed. `mig_invalid`: strategy single does not hand
+    out its MIG layout, and how many GPUs there are is unknown."""
 
     vendor: str
     model: GpuModel
@@ -45,6 +46,7 @@ class Estimate:
     sharing_strategy: str = "none"
     replicas: int = 1
     mig_strategy: str = "none"
+    mig_invalid: bool = False
 
 
 def estimate_from_labels(labels: Labels, capacity: Mapping[str, int]) -> Estimate | None:
@@ -63,7 +65,10 @@ def estimate_from_labels(labels: Labels, capacity: Mapping[str, int]) -> Estimat
     # Devices behind the vendor's whole-GPU resources.
     resources = sum(max(0, capacity.get(name, 0)) for name in _RESOURCES.get(model.vendor, ()))
     handed_out = min(resources // replicas, MAX_COUNT) if capacity else None
-    if model.is_mig_slice or mig_strategy == "mixed":
+    mig_invalid = is_nvidia and node_labels.mig_is_invalid(labels)
+    if mig_invalid:
+        count = 0
+    elif model.is_mig_slice or mig_strategy == "mixed":
         count = _count_in_mig_mode(labels, model, handed_out)
     else:
         count = _count(labels, model, handed_out, machine)
@@ -78,7 +83,8 @@ def estimate_from_labels(labels: Labels, capacity: Mapping[str, int]) -> Estimat
         driver_version=node_labels.driver_version(labels) if is_nvidia else None,
         sharing_strategy=sharing_strategy,
         replicas=replicas,
-        mig_strategy=mig_strategy,
+        mig_strategy="single" if mig_invalid else mig_strategy,
+        mig_invalid=mig_invalid,
     )
 
 
@@ -140,8 +146,6 @@ def _count(labels: Labels, model: GpuModel, handed_out: int | None, machine: Ins
 
 def _count_in_mig_mode(labels: Labels, model: GpuModel, handed_out: int | None) -> int:
     """GPUs handed out whole beside slices (mixed), or slices handed out as GPUs (single)."""
-    if model.name.endswith("-MIG-INVALID"):
-        return 0
     counted = natural(labels.get(GFD_COUNT))
     counted = counted if counted is not None and counted <= MAX_COUNT else None
     if not model.is_mig_slice:

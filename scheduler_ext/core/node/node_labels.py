@@ -211,6 +211,13 @@ def product(labels: Labels) -> tuple[str, str] | None:
     return (names[0] if len(names) == 1 else "", "amd") if names else None
 
 
+def mig_is_invalid(labels: Labels) -> bool:
+    """Whether GPU Feature Discovery calls the MIG layout invalid for strategy single: GPUs without instances,
+    unlike instances, or GPUs in MIG mode beside others. The product is then that of the GPU, and count and
+    memory are 0 (k8s-device-plugin, newInvalidMigStrategyLabeler in internal/lm)."""
+    return labels.get(GFD_PRODUCT, "").upper().endswith("-MIG-INVALID")
+
+
 def vendor_only(labels: Labels) -> str | None:
     """Return the vendor of GPUs whose product no label names."""
     for label, value, vendor in _VENDOR_LABELS:

@@ -47,7 +47,7 @@ def layout_problem(info: NodeInfo) -> str | None:
     calls such a node MIG-INVALID under strategy single."""
     report = info.report
     if report is None:
-        invalid = info.estimate is not None and info.estimate.model.name.endswith("-MIG-INVALID")
+        invalid = info.estimate is not None and info.estimate.mig_invalid
         return "its labels call its MIG layout invalid: no instances, or unlike ones" if invalid else None
     if report.mig_strategy == "none" or not any(device.mig.enabled for device in report.devices):
         return None

@@ -27,6 +27,9 @@ PROFILES = ("1g.10gb", "1g.10gb+me", "3g.40gb", "1g.24gb+me.all", "1g.24gb+gfx",
         pytest.param("NVIDIA A100-SXM-64GB", None, "A100-64GB", id="a custom size stays in its family"),
         pytest.param("NVIDIA H100 PCIe", None, "H100-80GB", id="H100 PCIe names no size and has 80 GB"),
         pytest.param("NVIDIA H100 NVL", None, "H100-94GB", id="H100 NVL names no size and has 94 GB"),
+        pytest.param(
+            "NVIDIA-H100-PCIe-MIG-INVALID", None, "H100-80GB", id="GFD calls the MIG layout invalid"
+        ),
         pytest.param("NVIDIA H100", 97871, "H100-96GB", id="memory distinguishes 96 GB from 94 GB"),
         pytest.param("NVIDIA H100", 96500, "H100-94GB", id="of two sizes within reach the nearer one"),
         pytest.param("NVIDIA H100", None, "H100", id="an H100 of unknown size is the family"),
@@ -139,7 +142,6 @@ def test_an_unknown_product_keeps_the_vendor_and_memory_it_came_with() -> None:
             "RTX-PRO-6000-MIG-1g.24gb-me", "RTX-PRO-6000-MIG-1G.24GB-ME", id="the minus of -me stays"
         ),
         pytest.param("NVIDIA-H100-PCIe-MIG-1g.10gb-SHARED", "H100-80GB-MIG-1G.10GB", id="a shared slice"),
-        pytest.param("NVIDIA-H100-PCIe-MIG-INVALID", "H100-80GB-MIG-INVALID", id="an invalid mix of slices"),
     ],
 )
 def test_mig_slice_is_a_model_and_family_of_its_own(product: str, name: str) -> None:

@@ -104,7 +104,9 @@ def whole(count: int) -> dict[str, int]:
             "55 x A100-80GB-MIG-1G.10GB, 9728 MiB",
             id="a cloud's count and memory of GPUs are not taken for those of slices",
         ),
-        pytest.param(INVALID, whole(4), "0 x A100-80GB-MIG-INVALID, unknown", id="an invalid mix"),
+        pytest.param(
+            INVALID, whole(4), "0 x A100-80GB, 81920 MiB", id="an invalid mix, of GPUs of this model"
+        ),
         pytest.param(MIXED, whole(3), "3 x A100-80GB, 81920 MiB", id="MIG mixed: by the capacity"),
         pytest.param(
             MIXED | {"nvidia.com/mig-1g.10gb.count": "7"},
@@ -226,6 +228,12 @@ def test_model_count_and_memory(labels: dict[str, str], capacity: dict[str, int]
     assert estimate.vendor == estimate.model.vendor
     memory = "unknown" if estimate.memory_mib is None else f"{estimate.memory_mib} MiB"
     assert f"{estimate.count} x {estimate.model.name}, {memory}" == gpus
+
+
+def test_labels_say_that_a_mig_layout_is_invalid() -> None:
+    found = estimated(INVALID, whole(4))
+    assert (found.mig_invalid, found.mig_strategy) == (True, "single")
+    assert not estimated(SINGLE).mig_invalid
 
 
 KNOWN = (GFD, SINGLE, INVALID, MIXED, GKE, KARPENTER, G6F, AMD, INTEL)

@@ -8,12 +8,11 @@ from scheduler_ext.core.cache.ledger import NodePods
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Device, Holder, Mig, MigInstance
 from scheduler_ext.core.gpu.mig_geometry import geometry_for
-from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.offered_instances import layout_problem
 from scheduler_ext.core.node.state import resolve
-from tests.core.reported import NAMES, ONE_G, WHOLE, bound, device, node, wants
+from tests.core.reported import A100, NAMES, ONE_G, WHOLE, bound, device, node, wants
 
 MIXED, SINGLE = {"mig_strategy": "mixed"}, {"mig_strategy": "single"}
 ME = f"{ONE_G}.me"
@@ -106,7 +105,7 @@ def test_instances_are_offered_as_allocatable_says(
     assert joined(info, allocatable) == available
 
 
-INVALID = Estimate("nvidia", canonical_model("NVIDIA-A100-SXM4-80GB-MIG-INVALID", vendor="nvidia"), 0)
+INVALID = Estimate("nvidia", A100, 0, mig_strategy="single", mig_invalid=True)
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,16 @@ function full({ node, ledger }, { gpu }) {
   if (!node) return html`<p class="empty">No GPU is known here.</p>`;
   const heads = headsOf(node.devices);
   const unknown = gpu !== null && !node.devices.some((device) => device.index === gpu);
-  return html`${unknown ? html`<p class="warn">This node has no GPU ${gpu}.</p>` : nothing}<p class="about">${node.state}: ${knownBy(node)}${[...node.unattributed, ...node.notOffered].map((each) => `; ${visible(each.text)}`).join("")}</p>
+  return html`${unknown ? html`<p class="warn">This node has no GPU ${gpu}.</p>` : nothing}<p class="about">${node.state}: ${knownBy(node)}${notesOf(node).map((text) => `; ${visible(text)}`).join("")}</p>
     <table class="gpus" role="table" aria-label="GPUs"><thead role="rowgroup"><tr role="row" data-hints>${heads.map(([text, term], index) =>
       html`<th role="columnheader" scope="col">${term ? hint(term, text, index === 2) : text}</th>`)}</tr></thead>
     <tbody role="rowgroup">${node.devices.map((device) => deviceRow(node, device, ledger.devices[device.uuid]?.holdings ?? [], heads, gpu))}</tbody></table>
     ${ledger.unknownDevices.length ? html`<h3>Held, which GPU is not known</h3><ul>${ledger.unknownDevices.map((each) =>
       html`<li>${holder(each)}: ${each.count} × ${visible(each.resource)}${stateOf(each)}</li>`)}</ul>` : nothing}`;
 }
+
+const notesOf = ({ unattributed, notOffered, layoutProblem }) =>
+  [...unattributed.map(({ text }) => text), ...notOffered.map(({ text }) => text), layoutProblem].filter(Boolean);
 
 function knownBy({ source, ageSeconds }) {
   if (source === "report") return `its agent reported ${ago(ageSeconds)} ago`;
