@@ -92,8 +92,9 @@ def test_the_value_per_hour(
     cost = cost_report(snapshot, here.readings, here.facts, CONFIG, NOW)["total"]
     (movable,), _ = movable_pods(here, WhatIf(here, CONFIG), CONFIG, Rules(0.0, NOW))
     assert (idle["valuePerHour"], cost["allocated"], cost["idle"]) == (value, value, value)
-    # Of the price of the GPU, as many GPUs.
-    assert idle["gpus"] == pytest.approx(value / cost["total"], abs=1e-3)
+    # Of the price of a whole GPU, as many GPUs.
+    part = snapshot.nodes["n"].info.gpu_part
+    assert idle["gpus"] == pytest.approx(part * value / cost["total"], abs=1e-3)
     assert movable.value_at_risk == pytest.approx(value * HOURS)
     empty = state(gpu_node("n", [device(held=False, **fields)], **status), *others)
     (placed,) = simulate(read_pods(inventory(pod("new", asks))), empty, CONFIG)["items"]

@@ -18,7 +18,8 @@ from scheduler_ext.core.request.quantity import BYTES_PER_MIB
 
 
 class Part(NamedTuple):
-    """A GPU, a MIG instance, or a share of a GPU, that a pod holds; `gpus` is its part of the GPU, 0 to 1."""
+    """A GPU, a MIG instance, or a share of a GPU, that a pod holds; `gpus` is its part of a whole GPU, 0 to
+    1, of a fraction by the cloud too."""
 
     device: Device
     instance: MigInstance | None
@@ -51,7 +52,9 @@ class IdlePod:
     def value_per_hour(self, info: NodeInfo, values: Mapping[str, float]) -> float:
         """The value of its GPUs, in the unit of core.gpu.value_table; `values` are those of the
         configuration."""
-        return sum(held.part.gpus * info.gpu_value(held.part.device.model, values) for held in self.parts)
+        # The value of a GPU of the node is that of the fraction.
+        parts = ((held.part.gpus / info.gpu_part, held.part.device.model) for held in self.parts)
+        return sum(part * info.gpu_value(model, values) for part, model in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ def parts_of(pod: BoundPod, info: NodeInfo, headroom_percent: int = 0) -> tuple[
         if part is None:
             return None
         found[part.uuid] = part
-    return tuple(found.values())
+    return tuple(part._replace(gpus=part.gpus * info.gpu_part) for part in found.values())
 
 
 def _stays(pod: BoundPod, info: NodeInfo) -> bool:

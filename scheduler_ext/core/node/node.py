@@ -173,7 +173,12 @@ class NodeInfo:
     def gpu_value(self, model: GpuModel, configured: Mapping[str, float]) -> float:
         """The value of one GPU of this model here: the node's own, or `value_of` it; of a fraction of a GPU,
         its part of that, and of one of unknown size all of it."""
-        return self.value or value_of(model, configured) / max(1, self.fraction)
+        return self.value or value_of(model, configured) * self.gpu_part
+
+    @property
+    def gpu_part(self) -> float:
+        """What each of its GPUs is of a whole one: less than 1 for a fraction by the cloud of known size."""
+        return 1 / max(1, self.fraction)
 
     @property
     def takes_unreported(self) -> bool:

@@ -243,15 +243,17 @@ def test_of_a_node_without_an_agent_nothing_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "expected"),
+    ("fields", "expected"),
     [
-        pytest.param(0.0, 2 * 2.0, id="by the configuration"),
-        pytest.param(1.5, 2 * 1.5, id="by the node's label first"),
+        pytest.param({}, 2 * 2.0, id="by the configuration"),
+        pytest.param({"value": 1.5}, 2 * 1.5, id="by the node's label first"),
+        pytest.param({"fraction": 4}, 2 * 0.5, id="a fraction of it for fractions"),
+        pytest.param({"value": 1.5, "fraction": 4}, 2 * 1.5, id="of which a label states the value"),
     ],
 )
-def test_the_value_of_what_it_wastes(label: float, expected: float) -> None:
+def test_the_value_of_what_it_wastes(fields: dict[str, Any], expected: float) -> None:
     devices = (device(i, holders=held_by("p")) for i in range(2))
-    info = node(*devices, pods=(whole(gpus=2),), value=label)
+    info = node(*devices, pods=(whole(gpus=2),), **fields)
     readings = [Readings("GPU-0", idle_s=9000), Readings("GPU-1", idle_s=9000)]
     (idle,) = judged(info, readings, p=9000).pods
     assert idle.value_per_hour(info, {"A100-80GB": 2.0}) == pytest.approx(expected)
@@ -276,6 +278,16 @@ SHARE_POD = bound("p", wants(8192, SHARE), devices={"main": ("GPU-0",)})
             id="a replica as one of four",
         ),
         pytest.param(node(device(0), pods=(SHARE_POD,)), ("GPU-0", 0.1), id="a share as its part of it"),
+        pytest.param(
+            node(device(0, holders=held_by("p")), pods=(whole(),), fraction=8),
+            ("GPU-0", 0.125),
+            id="a fraction by the cloud as that",
+        ),
+        pytest.param(
+            node(device(0, holders=held_by("p")), pods=(whole(),), fraction=0),
+            ("GPU-0", 1.0),
+            id="one of unknown size as a GPU, which it costs",
+        ),
     ],
 )
 def test_a_part_of_a_gpu_counts_as_that(info: NodeInfo, expected: tuple[str, float]) -> None:
