@@ -30,6 +30,7 @@ MIG = {
 }
 SHARING = node("n", {SHARE: "73728"}, labels={"gpu.scheduler-ext.io/sharing": "memory"})
 EIGHTH = {"model": "L4", "total": 2862}
+VGPU = {"model": "GRID A100-10C", "total": 10240}
 PRICED = node("n", {WHOLE: "1"}, labels={VALUE_LABEL: "1"})
 
 
@@ -69,6 +70,7 @@ def running(asks: dict[str, str]) -> Json:
         pytest.param(
             {WHOLE: "1"}, EIGHTH, {}, [of_a_cloud("0.2")], 0.1, id="a price of a node with an eighth"
         ),
+        pytest.param({WHOLE: "1"}, VGPU, {}, [node("n", {WHOLE: "1"})], 0.3375, id="a quarter, as a vGPU"),
         pytest.param({SHARE: "18432"}, {}, {}, [SHARING], 0.425, id="a quarter of the memory for shares"),
         pytest.param(
             {WHOLE: "1"},

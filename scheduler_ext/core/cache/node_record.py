@@ -6,6 +6,7 @@ from scheduler_ext.core.cache.ledger import NO_PODS, NodePods
 from scheduler_ext.core.dra.device import NodeDevices
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.gpu.models import vgpu_fraction
 from scheduler_ext.core.node.dra_join import joined
 from scheduler_ext.core.node.estimate import NO_CAPS, Caps, Estimate, capped
 from scheduler_ext.core.node.node import NodeInfo
@@ -82,6 +83,12 @@ class NodeRecord:
             handed_out_by=self.handed_out_by,
             one_replica=self.one_replica,
             failed_change=self.failed_change,
-            fraction=self.fraction,
+            fraction=_fraction(report) if self.fraction == 1 and report is not None else self.fraction,
             uncounted=self.uncounted,
         )
+
+
+def _fraction(report: Report) -> int:
+    """As NodeInfo's, by the names of reported vGPUs."""
+    fractions = {vgpu_fraction(device.product) for device in report.devices if device.vendor == "nvidia"}
+    return 0 if 0 in fractions else max(fractions, default=1)

@@ -26,7 +26,9 @@ class ModelRow(NamedTuple):
 
 
 # GH200 names carry the CPU's memory (120 or 480 GB, or 480 + 144). GKE's nvidia-tesla-a100 and -v100 name
-# one size.
+# one size. Boards of A100-PG509-200 and PG509-210 have the PCI device ids of the A100 SXM4 of 40 and of 80 GB
+# (20B0 and 20B2: "Compatible GPUs" in the README of NVIDIA/open-gpu-kernel-modules); PG506-230 and -232 are
+# left out, because reports of their memory differ (24 and 96 GB).
 _DATA_CENTER = (
     ModelRow("K80", "kepler", (3, 7), 11441, (12,)),
     ModelRow("M60", "maxwell", (5, 2), 8192, (8,)),
@@ -44,8 +46,8 @@ _DATA_CENTER = (
     ModelRow("A16", "ampere", (8, 6), 15356, (16,)),
     ModelRow("A30", "ampere", (8, 0), 24576, (24,), "A30-24GB"),
     ModelRow("A40", "ampere", (8, 6), 46068, (48,)),
-    ModelRow("A100-40GB", "ampere", (8, 0), 40960, (), "A100-40GB", ("TESLA-A100",)),
-    ModelRow("A100-80GB", "ampere", (8, 0), 81920, (), "A100-80GB"),
+    ModelRow("A100-40GB", "ampere", (8, 0), 40960, (), "A100-40GB", ("TESLA-A100", "A100-PG509-200")),
+    ModelRow("A100-80GB", "ampere", (8, 0), 81920, (), "A100-80GB", ("PG509-210",)),
     ModelRow("A800-40GB", "ampere", (8, 0), 40960, (), "A100-40GB"),
     ModelRow("A800-80GB", "ampere", (8, 0), 81920, (), "A100-80GB"),
     ModelRow("L2", "ada-lovelace", (8, 9), None, (24,)),
@@ -250,6 +252,40 @@ INSTANCE_TYPE_ROWS: tuple[InstanceTypeRow, ...] = (
     InstanceTypeRow(r"gpu-mi350x\d-\d+gb(-.+)?", "MI350X"),
     InstanceTypeRow(r"gpu-mi355x\d-\d+gb(-.+)?", "MI355X"),
 )
+
+VGPU_BOARDS: Mapping[str, str] = {
+    "V100": "V100-16GB",
+    "V100X": "V100-16GB",
+    "V100L": "V100-16GB",
+    "V100D": "V100-32GB",
+    "V100DX": "V100-32GB",
+    "A100": "A100-40GB",
+    "A100X": "A100-40GB",
+    "A100D": "A100-80GB",
+    "A100DX": "A100-80GB",
+    "A800": "A800-40GB",
+    "A800D": "A800-80GB",
+    "A800DX": "A800-80GB",
+    "H100": "H100-80GB",
+    "H100XM": "H100-80GB",
+    "H100L": "H100-94GB",
+    "H100XL": "H100-94GB",
+    "H100XS": "H100-64GB",
+    "H800": "H800-80GB",
+    "H800XM": "H800-80GB",
+    "H800L": "H800-94GB",
+    "H200": "H200-141GB",
+    "H200X": "H200-141GB",
+    "H20": "H20-96GB",
+    "H20X": "H20-141GB",
+    "RTX-6000": "QUADRO-RTX-6000",
+    "RTX-6000P": "QUADRO-RTX-6000",
+    "RTX-8000": "QUADRO-RTX-8000",
+    "RTX-8000P": "QUADRO-RTX-8000",
+    "RTX-PRO-6000-BLACKWELL-DC": "RTX-PRO-6000",
+}
+"""The GPUs of vGPU types by what a type's name calls the board, where that is no name of the GPU. Source:
+NVIDIA AI Enterprise, "Virtual GPU Types for Supported GPUs"."""
 
 # Devices that one AMD GPU is seen as, by compute partition mode; spx is the whole GPU.
 AMD_PARTITIONS: Mapping[str, int] = {"dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}

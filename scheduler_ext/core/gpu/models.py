@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from scheduler_ext.core.gpu.model_table import MODEL_ROWS, ModelRow
+from scheduler_ext.core.gpu.model_table import MODEL_ROWS, VGPU_BOARDS, ModelRow
 
 # Cloud labels and drivers disagree by up to 1.4 % on one product (EC2 22888 MiB, NVML 23034 on an L4).
 _MEMORY_TOLERANCE = 0.02
@@ -29,12 +29,17 @@ _MIG_SUFFIX = re.compile(
 )
 # Of GPU Feature Discovery: shared GPUs, and a MIG layout that strategy single does not hand out.
 _SETUPS = ("-SHARED", "-MIG-INVALID")
+# A type of NVIDIA vGPU: its board, the slices of one that is a MIG instance, gigabytes and series, such as
+# GRID A100-10C, A100D-1-10CME, V100D-2B4 or RTX Pro 6000 Blackwell DC-4-96Q.
+_VGPU = re.compile(
+    r"(?:GRID-)?(?P<board>[A-Z0-9-]*?[A-Z0-9])(?P<slices>-[1-9])?-(?P<gb>[1-9]\d{0,2})[ABCQ](?:4|ME|GFX)?"
+)
 _SIZE = re.compile(r"([1-9]\d{0,3})G(?:I?B)?")
 _MAX_Q = re.compile(r"-MAX-Q(?=-|$)")
 _VENDOR_WORDS = {"NVIDIA": "nvidia", "AMD": "amd", "INTEL": "intel", "HABANA": "habana"}
 _NOISE = re.compile(
     r"TESLA|GEFORCE|INSTINCT|RADEON|GPU|DATA|CENTER|DATACENTER"  # brands
-    r"|SXM\d?|PCIE?|OAM|NVL|NVLINK|DGXS|FHHL|AC|HF|VF|MEGA|HBM\d?E?"  # form factors and memory kinds
+    r"|SXM\d?|PCIE?|OAM|NVL|NVLINK|DGXS|FHHL|AC|LC|HF|VF|MEGA|HBM\d?E?"  # form factors and memory kinds
     rf"|{'|'.join(_VENDOR_WORDS)}"  # a vendor's, wherever it stands
     r"|BLACKWELL|SERVER|WORKSTATION|EDITION|GENERATION|ACTIVE"  # RTX PRO, Ada and A800 editions
     r"|[1-9]\d?X"  # CoreWeave: the number of GPUs, GB200_4x
@@ -75,6 +80,17 @@ def canonical_model(product: str, *, vendor: str = "nvidia", memory_mib: int | N
     measured total (MiB): it distinguishes products that share a name, within 2 %, and becomes the memory of
     an unknown product. `vendor` counts only if neither the table nor the string names one."""
     return _canonical(_normalise(product[:_MAX_PRODUCT_LENGTH]), vendor, memory_mib)
+
+
+def vgpu_fraction(product: str) -> int:
+    """Return n where a product name or label is that of a vGPU with 1/n of its GPU's memory; 0 where the size
+    of that memory is unknown. 1 for other names, and for a vGPU that is a whole GPU."""
+    vgpu = _VGPU.fullmatch(_split_vendor(_normalise(product[:_MAX_PRODUCT_LENGTH]))[1])
+    if vgpu is None:
+        return 1
+    row = next((row for row in MODEL_ROWS if row.name == _gpu_of(vgpu["board"]).name), None)
+    sizes_gb = _sizes_gb(row) if row is not None else ()
+    return max(1, round(sizes_gb[0] / int(vgpu["gb"]))) if sizes_gb else 0
 
 
 def normalise_wish(wish: str) -> str:
@@ -122,12 +138,21 @@ def _normalise(text: str) -> str:
 def _canonical(name: str, vendor: str, memory_mib: int | None) -> GpuModel:
     named_vendor, bare = _split_vendor(name)
     slice_ = _MIG_SUFFIX.fullmatch(bare)
+    if slice_ is None and (vgpu := _VGPU.fullmatch(bare)) is not None:
+        gpu = _gpu_of(vgpu["board"])
+        # Only one that is a MIG instance can have instances.
+        return replace(gpu, memory_mib=memory_mib, mig_table=gpu.mig_table if vgpu["slices"] else None)
     if slice_ is None:
         return _whole_gpu(bare, named_vendor or vendor, memory_mib)
     # The memory is the slice's own, so it says nothing about which GPU was cut.
     gpu = _canonical(_normalise(slice_["base"]), named_vendor or vendor, None)
     slice_name = f"{gpu.name}-MIG-{slice_['profile'].replace('+', '.')}"
     return replace(gpu, name=slice_name, family=slice_name, memory_mib=memory_mib)
+
+
+def _gpu_of(board: str) -> GpuModel:
+    """The GPU of a vGPU type's board."""
+    return _canonical(_normalise(VGPU_BOARDS.get(board, board)), "nvidia", None)
 
 
 def _whole_gpu(bare: str, vendor: str, memory_mib: int | None) -> GpuModel:

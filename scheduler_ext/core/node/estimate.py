@@ -116,7 +116,8 @@ def _model(labels: Labels, machine: InstanceTypeRow | None) -> GpuModel | None:
         product = f"{product}-MIG-{gke_partition}"
     if "-MIG-" in product:
         return canonical_model(product, vendor=vendor, memory_mib=_gfd_slice_memory_mib(labels))
-    model = canonical_model(product, vendor=vendor, memory_mib=node_labels.memory_mib(labels, vendor))
+    memory_mib = node_labels.memory_mib(labels, vendor) or node_labels.rounded_memory_mib(labels)
+    model = canonical_model(product, vendor=vendor, memory_mib=memory_mib)
     of_machine = canonical_model(machine.model) if machine is not None else model
     if model.name == model.family == of_machine.family:
         # Azure and DigitalOcean name a family, in the size of the machine type.

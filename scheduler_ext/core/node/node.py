@@ -139,8 +139,8 @@ class NodeInfo:
     allocatable, such as sick GPUs. `handed_out_by` is the way of its label, where there are two.
     `one_replica` is what labels state about requests of several replicas of a shared GPU; None if
     nothing. `failed_change` is the label that says that a change of its GPUs failed. `fraction` is n where
-    its GPU is 1/n of one, by the cloud; 0: an unknown fraction. `uncounted` is the part of allocatable that
-    looks like GPUs and has no configured name; no decision reads it."""
+    its GPU is 1/n of one, by the cloud or as a vGPU; 0: an unknown fraction. `uncounted` is the part of
+    allocatable that looks like GPUs and has no configured name; no decision reads it."""
 
     name: str
     uid: str | None = None

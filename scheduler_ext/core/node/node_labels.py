@@ -1,8 +1,10 @@
 """What single node labels say about GPUs: their names, precedence and units. For every fact there is an
 ordered list of labels; an absent or unreadable one means the next. Sources of the names: NVIDIA GPU Feature
 Discovery (k8s-device-plugin), the documentation of GKE, Karpenter, EKS Auto Mode, AKS, CoreWeave,
-DigitalOcean, Oracle and Alibaba Cloud, the AMD node labeller (ROCm/k8s-device-plugin), Intel's NFD rules
-(intel-device-plugins-for-kubernetes), Gaudi Feature Discovery. `estimate` joins the facts."""
+DigitalOcean, Oracle, Alibaba Cloud and IBM Cloud ("Monitoring NVIDIA GPUs"), the AMD node labeller
+(ROCm/k8s-device-plugin), Intel's NFD rules (intel-device-plugins-for-kubernetes), Gaudi Feature Discovery,
+and for Nebius SkyPilot (NebiusLabelFormatter in sky/provision/kubernetes/utils.py). `estimate` joins the
+facts."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +18,7 @@ from scheduler_ext.core.gpu.model_table import (
     INSTANCE_TYPE_ROWS,
     InstanceTypeRow,
 )
-from scheduler_ext.core.gpu.models import canonical_model, is_display
+from scheduler_ext.core.gpu.models import canonical_model, is_display, vgpu_fraction
 
 Labels = Mapping[str, str]
 
@@ -50,6 +52,7 @@ _MODEL_LABELS = (
     ("gpu.nvidia.com/model", "nvidia"),
     ("gpu.nvidia.com/class", "nvidia"),
     (f"{_DOKS}-model", f"{_DOKS}-brand"),
+    ("nebius.com/gpu-name", "nvidia"),
     (f"{_ACK}_name", "nvidia"),
     (MODEL_LABEL, "nvidia"),
 )
@@ -59,6 +62,7 @@ _VENDOR_LABELS = (
     (GFD_COUNT, None, "nvidia"),
     ("kubernetes.azure.com/accelerator", "nvidia", "nvidia"),
     ("accelerator", "nvidia", "nvidia"),
+    ("ibm-cloud.kubernetes.io/gpu-enabled", "true", "nvidia"),
     ("gpu.intel.com/device.count", None, "intel"),
     ("habana.ai/device.count", None, "habana"),
 )
@@ -233,8 +237,8 @@ def instance_type(labels: Labels) -> InstanceTypeRow | None:
 
 
 def fraction(labels: Labels) -> int:
-    """n where the node's GPU is 1/n of one: by its instance type, or by EC2, which counts 0 and states the
-    memory (g6f). 1 for whole GPUs, 0 for a fraction of unknown size."""
+    """n where the node's GPU is 1/n of one: by its instance type, by EC2, which counts 0 and states the
+    memory (g6f), or by the name of a vGPU. 1 for whole GPUs, 0 for a fraction of unknown size."""
     machine = instance_type(labels)
     if machine is not None and machine.fraction > 1:
         return machine.fraction
@@ -243,7 +247,7 @@ def fraction(labels: Labels) -> int:
         if name and natural(labels.get(f"{family}-count")) == 0:
             own, whole = natural(labels.get(f"{family}-memory")), canonical_model(name).memory_mib
             return max(2, round(whole / own)) if own and whole else 0
-    return 1
+    return vgpu_fraction(labels.get(GFD_PRODUCT, ""))
 
 
 @lru_cache(maxsize=1024)
@@ -277,6 +281,12 @@ def memory_mib(labels: Labels, vendor: str) -> int | None:
         text = labels.get(f"{_ACK}_mem", "")
         mib = possible_mib(natural(text)) or _sized_mib(text)
     return mib or stated_memory_mib(labels)
+
+
+def rounded_memory_mib(labels: Labels) -> int | None:
+    """Return the memory of one GPU that CoreWeave states, in whole thousands of MiB: its documentation calls
+    them gigabytes, and nodes of H100 with 81559 MiB have 81 (skypilot-org/skypilot, issue 6701)."""
+    return possible_mib(1000 * (natural(labels.get("gpu.nvidia.com/vram"), digits=6) or 0))
 
 
 def stated_memory_mib(labels: Labels) -> int | None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.gpu.model_table import INSTANCE_TYPE_ROWS, MODEL_ROWS
-from scheduler_ext.core.gpu.models import canonical_model, normalise_wish
+from scheduler_ext.core.gpu.models import canonical_model, normalise_wish, vgpu_fraction
 from tests.core.asked import meets
 
 NAMES = sorted(row.name for row in MODEL_ROWS)
@@ -41,8 +41,10 @@ PROFILES = ("1g.10gb", "1g.10gb+me", "3g.40gb", "1g.24gb+me.all", "1g.24gb+gfx",
         pytest.param("Tesla P100-PCIE-16GB", None, "P100", id="the usual size of P100 is left out"),
         pytest.param("Tesla P100-PCIE-12GB", None, "P100-12GB", id="the unusual size of P100 is kept"),
         pytest.param("NVIDIA T4G", None, "T4G", id="T4G is not T4"),
-        pytest.param("NVIDIA L4-3Q", None, "L4-3Q", id="a vGPU profile is not the whole GPU"),
-        pytest.param("GRID A100-10C", None, "GRID-A100-10C", id="a vGPU profile may look like a size"),
+        pytest.param("NVIDIA A100-PG509-200", 40536, "A100-40GB", id="a board of an A100 of 40 GB"),
+        pytest.param("NVIDIA PG509-210", None, "A100-80GB", id="a board of an A100 of 80 GB"),
+        pytest.param("NVIDIA PG506-232", 98304, "PG506-232", id="a board of a GPU that is not known"),
+        pytest.param("NVIDIA A800 80GB PCIe LC", None, "A800-80GB", id="an A800 with liquid cooling"),
         pytest.param("NVIDIA RTX A1000", None, "RTX-A1000", id="RTX A1000 is not A100"),
         pytest.param("Quadro RTX 6000", None, "QUADRO-RTX-6000", id="Quadro RTX 6000 is another product"),
         pytest.param(
@@ -152,6 +154,34 @@ def test_mig_slice_is_a_model_and_family_of_its_own(product: str, name: str) -> 
     assert meets(model, product)
 
 
+@pytest.mark.parametrize(
+    ("product", "memory_mib", "name", "fraction"),
+    [
+        pytest.param("NVIDIA L4-3Q", 2861, "L4", 8, id="an eighth of an L4"),
+        pytest.param("GRID-T4-16Q", 15360, "T4", 1, id="all of a T4"),
+        pytest.param("GRID-A100-4C", 4096, "A100-40GB", 10, id="a tenth of an A100 PCIe"),
+        pytest.param("GRID A100DX-40C", 40960, "A100-80GB", 2, id="half of an A100 of 80 GB"),
+        pytest.param("NVIDIA GRID V100D-8Q", 8192, "V100-32GB", 4, id="a quarter of a V100 of 32 GB"),
+        pytest.param("NVIDIA GRID V100D-2B4", None, "V100-32GB", 16, id="B4, another series"),
+        pytest.param("NVIDIA-H100XM-80C", 81920, "H100-80GB", 1, id="an H100 SXM5"),
+        pytest.param("NVIDIA RTX6000-Ada-8Q", 8192, "RTX-6000-ADA", 6, id="a part of an RTX 6000 Ada"),
+        pytest.param("GRID RTX6000-8Q", 8192, "QUADRO-RTX-6000", 3, id="which is no Quadro RTX 6000"),
+        pytest.param("NVIDIA B200X-45C", None, "B200X", 0, id="a board that is not known"),
+    ],
+)
+def test_a_vgpu_is_a_part_of_its_gpu(product: str, memory_mib: int | None, name: str, fraction: int) -> None:
+    """It has the memory that is measured, never that of the GPU, and its guest cannot divide it."""
+    model = canonical_model(product, memory_mib=memory_mib)
+    assert (model.name, model.memory_mib, model.mig_table) == (name, memory_mib, None)
+    assert vgpu_fraction(product) == fraction
+
+
+def test_a_vgpu_that_is_a_mig_instance_shows_that_instance() -> None:
+    model = canonical_model("NVIDIA RTX Pro 6000 Blackwell DC-4-96Q", memory_mib=97887)
+    assert (model.name, model.mig_table) == ("RTX-PRO-6000", "RTX-PRO-6000-96GB")
+    assert vgpu_fraction("GRID A100D-1-10CME") == 8
+
+
 def test_memory_of_a_slice_does_not_choose_the_gpu() -> None:
     # A 4g.40gb slice is about as large as a whole A100 of 40 GB.
     assert canonical_model("NVIDIA A100-MIG-4g.40gb", memory_mib=40192).name == "A100-MIG-4G.40GB"
@@ -194,7 +224,7 @@ def test_case_and_separators_never_matter(spelling: str) -> None:
 
 
 WORDS = """NVIDIA Tesla AMD A100 H20 H100 GH200 RTX PRO 6000 L40S Max Q 1100 SXM4 PCIe 80GB 480GB 0GB SHARED
-MIG INVALID NVL Edition / (R) +"""
+MIG INVALID NVL GRID 8Q 1-10CME Edition / (R) +"""
 words = st.sampled_from([*WORDS.split(), *PROFILES])
 products = st.one_of(
     st.text(max_size=60),

@@ -187,6 +187,34 @@ def whole(count: int) -> dict[str, int]:
             id="CoreWeave",
         ),
         pytest.param(
+            {"gpu.nvidia.com/model": "H100_NVLINK", "gpu.nvidia.com/vram": "81", "gpu.nvidia.com/count": "8"},
+            {},
+            "8 x H100-80GB, 81559 MiB",
+            id="CoreWeave: its memory, in thousands, decides between the sizes of a model",
+        ),
+        pytest.param(
+            {"gpu.nvidia.com/class": "Z1", "gpu.nvidia.com/vram": "8", "gpu.nvidia.com/count": "2"},
+            {},
+            "2 x Z1, 8000 MiB",
+            id="CoreWeave: and is that of another model at least",
+        ),
+        pytest.param({"nebius.com/gpu-name": "H200"}, whole(8), "8 x H200-141GB, 143771 MiB", id="Nebius"),
+        pytest.param(
+            {"ibm-cloud.kubernetes.io/gpu-enabled": "true"}, whole(2), "2 x UNKNOWN, unknown", id="IBM Cloud"
+        ),
+        pytest.param(
+            {"nvidia.com/gpu.product": "GRID-A100-4C", "nvidia.com/gpu.memory": "4096"},
+            whole(1),
+            "1 x A100-40GB, 4096 MiB",
+            id="a vGPU has its own memory",
+        ),
+        pytest.param(
+            {"nvidia.com/gpu.product": "GRID-A100-4C"},
+            whole(1),
+            "1 x A100-40GB, unknown",
+            id="and never that of its GPU",
+        ),
+        pytest.param(
             {"doks.digitalocean.com/gpu-model": "mi300x", "doks.digitalocean.com/gpu-brand": "amd"},
             {"amd.com/gpu": 8},
             "8 x MI300X, 196608 MiB",

@@ -197,6 +197,7 @@ def test_change_in_progress(mig_state: str | None, upgrade_state: str | None, ch
         pytest.param(fraction, EC2_PART | {f"{EC2}-memory": "5722"}, 4, id="as EC2 counts and measures it"),
         pytest.param(fraction, EC2_PART, 0, id="a fraction of unknown size"),
         pytest.param(fraction, {f"{EC2}-count": "0"}, 1, id="a machine without GPUs"),
+        pytest.param(fraction, {"nvidia.com/gpu.product": "GRID-A100-10C"}, 4, id="a vGPU"),
     ],
 )
 def test_what_labels_say(
