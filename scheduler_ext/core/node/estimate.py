@@ -246,18 +246,15 @@ def capped(report: Report, caps: Caps) -> Report:
 def _as_labelled(device: Device, caps: Caps, *, described: bool) -> Device:
     """A device with the memory of the labels, if that is less, or none is measured; `described`: they are
     about such GPUs."""
-    most = caps.memory_mib if described else None
-    if device.memory.total_mib:
-        return (
-            device
-            if most is None or device.memory.total_mib <= most
-            else _with_memory(device, most, caps.model)
-        )
-    mib = most or caps.stated_mib
+    measured_mib = device.memory.total_mib
+    most_mib = caps.memory_mib if described else None
+    if measured_mib and (most_mib is None or measured_mib <= most_mib):
+        return device
+    mib = most_mib or caps.stated_mib
     if mib is None:
         return device
     made = _with_memory(device, mib, caps.model if described else None)
-    return replace(made, memory=replace(made.memory, stated=True))
+    return made if measured_mib else replace(made, memory=replace(made.memory, stated=True))
 
 
 def _with_memory(device: Device, total_mib: int, model_name: str | None) -> Device:
