@@ -11,7 +11,7 @@ from scheduler_ext.core.node.dra_join import joined
 from scheduler_ext.core.node.estimate import NO_CAPS, Caps, Estimate, capped
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.node_labels import AgentLabel, Way
-from scheduler_ext.core.node.offered_instances import as_offered
+from scheduler_ext.core.node.offered_instances import as_offered, as_shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class NodeRecord:
         return NodeInfo(
             name,
             uid=self.uid,
-            report=as_offered(capped(report, self.caps), self.allocatable) if report is not None else None,
+            report=self._as_offered(report) if report is not None else None,
             estimate=self.estimate if report is None else None,
             freshness=freshness,
             allocatable=self.allocatable,
@@ -86,6 +86,10 @@ class NodeRecord:
             fraction=_fraction(report) if self.fraction == 1 and report is not None else self.fraction,
             uncounted=self.uncounted,
         )
+
+    def _as_offered(self, report: Report) -> Report:
+        """A report as the Node's labels and allocatable show it."""
+        return as_shared(as_offered(capped(report, self.caps), self.allocatable), self.allocatable)
 
 
 def _fraction(report: Report) -> int:

@@ -12,6 +12,7 @@ from scheduler_ext.core.gpu.model_table import InstanceTypeRow
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model, is_display
 from scheduler_ext.core.node import node_labels
 from scheduler_ext.core.node.node_labels import COUNT_LABELS, GFD_COUNT, GFD_PRODUCT, GKE, Labels, natural
+from scheduler_ext.core.request.resource_names import only_shared
 
 _RESOURCES = {
     "nvidia": ("nvidia.com/gpu", "nvidia.com/gpu.shared"),
@@ -89,12 +90,9 @@ def estimate_from_labels(labels: Labels, capacity: Mapping[str, int]) -> Estimat
 
 
 def shared_by_name(estimate: Estimate, capacity: Mapping[str, int]) -> Estimate:
-    """The estimate as of shared GPUs, if no label says so and all resources of NVIDIA's device plugin have
-    names of shared ones (`renameByDefault`; k8s-device-plugin, README, "Shared Access to GPUs"). The number
-    of GPUs is at least 1 where no label states it."""
-    offered = [name for name, count in capacity.items() if count > 0 and name.startswith(node_labels.NVIDIA)]
-    shared = bool(offered) and all(name.endswith(".shared") for name in offered)
-    if not shared or estimate.vendor != "nvidia" or estimate.sharing_strategy != "none":
+    """The estimate as of shared GPUs, if only the names of resources say so. The number of GPUs is at least 1
+    where no label states it."""
+    if estimate.vendor != "nvidia" or estimate.sharing_strategy != "none" or not only_shared(capacity):
         return estimate
     slices = min(capacity.get("nvidia.com/gpu.shared", 0), MAX_COUNT)
     # Otherwise the number is that of the slices.

@@ -1,4 +1,4 @@
-"""The profiles by which a device plugin hands out the MIG instances of a node."""
+"""How a device plugin hands out the GPUs of a node: sharing, and the profiles of MIG instances."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,9 @@ from dataclasses import replace
 from scheduler_ext.core.gpu.gpu import Device, Report
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile, without_suffix
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, vendor_of
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, only_shared, vendor_of, without_shared
+
+_WHOLE = "nvidia.com/gpu"
 
 
 def as_offered(report: Report, allocatable: Mapping[str, int] | None) -> Report:
@@ -25,6 +27,35 @@ def as_offered(report: Report, allocatable: Mapping[str, int] | None) -> Report:
     if not merged:
         return report
     return replace(report, devices=tuple(_offered(device, merged) for device in report.devices))
+
+
+def as_shared(report: Report, allocatable: Mapping[str, int] | None) -> Report:
+    """The report as of shared GPUs, if only the names of resources say so: an agent that sees neither labels
+    nor the kubelet's devices cannot. `report` is one of `as_offered`."""
+    if allocatable is None or report.sharing_strategy != "none" or not only_shared(allocatable):
+        return report
+    units: Counter[str] = Counter()
+    for device in report.devices:
+        if device.healthy and device.vendor == "nvidia":
+            units.update(_resources(report, device))
+    replicas = [
+        -(-count // units[without_shared(name)])
+        for name, count in allocatable.items()
+        if count > 0 and units[without_shared(name)]
+    ]
+    if not replicas:
+        return report
+    return replace(report, sharing_strategy="time-slicing", replicas=max(replicas))
+
+
+def _resources(report: Report, device: Device) -> Iterator[str]:
+    """What a GPU is handed out as where GPUs are not shared: each of its units."""
+    if not report.hands_out_instances(device):
+        yield _WHOLE
+    elif report.mig_strategy == "single":
+        yield from (_WHOLE for _ in device.mig.instances)
+    else:
+        yield from (resource_from_profile(each.offered_as) for each in device.mig.instances)
 
 
 def withheld(info: NodeInfo) -> frozenset[str]:

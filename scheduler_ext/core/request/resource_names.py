@@ -1,6 +1,7 @@
 """Which extended resources mean GPUs, and of what kind."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -22,6 +23,7 @@ DEFAULT_DEVICE_CLASSES = (
     "gpu.intel.com",
     "gaudi.intel.com",
 )
+_SHARED = ".shared"
 _OWN_DOMAIN = "gpu.scheduler-ext.io/"
 DEFAULT_SHARE = f"{_OWN_DOMAIN}memory-mib"
 _VENDOR_OF_DOMAIN = {
@@ -42,7 +44,14 @@ def vendor_of(resource: str) -> str | None:
 
 def without_shared(resource: str) -> str:
     """A resource by the name that it has where GPUs are not shared."""
-    return resource.removesuffix(".shared")
+    return resource.removesuffix(_SHARED)
+
+
+def only_shared(amounts: Mapping[str, int]) -> bool:
+    """Whether all that NVIDIA's device plugin offers has names of shared GPUs (`renameByDefault`;
+    k8s-device-plugin, README, "Shared Access to GPUs")."""
+    offered = [name for name, count in amounts.items() if count > 0 and vendor_of(name) == "nvidia"]
+    return bool(offered) and all(name.endswith(_SHARED) for name in offered)
 
 
 def shown_resource(resource: str) -> str:

@@ -1,4 +1,4 @@
-"""The profiles by which a device plugin hands out MIG instances, and layouts that it does not hand out."""
+"""How a device plugin hands out GPUs and MIG instances, and layouts that it does not hand out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.offered_instances import layout_problem
 from scheduler_ext.core.node.state import resolve
-from tests.core.reported import A100, NAMES, ONE_G, WHOLE, bound, device, node, wants
+from tests.core.reported import A100, NAMES, ONE_G, SHARED, WHOLE, bound, device, node, wants
 
 MIXED, SINGLE = {"mig_strategy": "mixed"}, {"mig_strategy": "single"}
 ME = f"{ONE_G}.me"
@@ -97,12 +97,53 @@ def joined(info: NodeInfo, allocatable: dict[str, int]) -> dict[str, int]:
             node(cut(0, *BOTH), report=SINGLE), {WHOLE: 5}, {WHOLE: 5}, id="strategy single: all of them"
         ),
         pytest.param(node(cut(0, *BOTH), report=SINGLE), {WHOLE: 0}, {}, id="strategy single: offers none"),
+        pytest.param(
+            node(device(0), device(1)), {SHARED: 8}, {WHOLE: 0, SHARED: 8}, id="slices of GPUs, by their name"
+        ),
+        pytest.param(
+            node(device(0), device(1, healthy=False)),
+            {SHARED: 4},
+            {WHOLE: 0, SHARED: 4},
+            id="slices of the healthy GPU, by their name",
+        ),
+        pytest.param(
+            node(cut(0, *PLAIN), report=SINGLE),
+            {SHARED: 16},
+            {WHOLE: 0, SHARED: 16},
+            id="strategy single: slices of instances, by their name",
+        ),
+        pytest.param(
+            node(cut(0, *PLAIN), device(1), report=MIXED),
+            {SHARED: 4, f"{ONE_G}.shared": 16},
+            {WHOLE: 0, SHARED: 4, ONE_G: 0, f"{ONE_G}.shared": 16},
+            id="slices of instances and of a GPU, by their names",
+        ),
+        pytest.param(
+            node(cut(0, *PLAIN), device(1), report=MIXED),
+            {WHOLE: 1, f"{ONE_G}.shared": 16},
+            {WHOLE: 1, ONE_G: 0},
+            id="a GPU beside slices of instances is not shared",
+        ),
     ],
 )
 def test_instances_are_offered_as_allocatable_says(
     info: NodeInfo, allocatable: dict[str, int], available: dict[str, int]
 ) -> None:
     assert joined(info, allocatable) == available
+
+
+@pytest.mark.parametrize(
+    ("info", "slices", "replicas"),
+    [
+        pytest.param(node(device(0), device(1)), 8, 4, id="GPUs"),
+        pytest.param(node(cut(0, *PLAIN), report=SINGLE), 16, 4, id="instances"),
+        pytest.param(node(device(0), device(1)), 7, 4, id="GPUs of which one slice is withheld"),
+    ],
+)
+def test_replicas_are_the_slices_of_each(info: NodeInfo, slices: int, replicas: int) -> None:
+    report = NodeRecord(allocatable={SHARED: slices}).info("n", info.report, NodePods()).report
+    assert report is not None
+    assert (report.sharing_strategy, report.replicas) == ("time-slicing", replicas)
 
 
 INVALID = Estimate("nvidia", A100, 0, mig_strategy="single", mig_invalid=True)
