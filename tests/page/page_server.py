@@ -24,7 +24,7 @@ from scheduler_ext.wire.pod.cached_pod import pending_pod
 from tests.kube_objects import inventory, pod
 from tests.server.followed import Followed
 
-_SOME_POD = pending_pod(*read_pods(inventory(pod("some"))), Configuration().resource_names())
+_SOME_POD = pending_pod(read_pods(inventory(pod("some")))[0], Configuration().resource_names())
 
 
 class _Silent(WSGIRequestHandler):
