@@ -26,7 +26,7 @@ from scheduler_ext.core.planning.backfilled_cluster import BackfilledCluster
 from scheduler_ext.core.planning.gang import GangKey, GangWish, InvalidGang, OnDeadline
 from scheduler_ext.core.planning.gang_bounds import Bounds, Keeping
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy
-from scheduler_ext.core.planning.gang_decisions import Decisions
+from scheduler_ext.core.planning.gang_decisions import Decisions, Verdict
 from scheduler_ext.core.planning.gang_failures import Failure
 from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation
 from scheduler_ext.core.planning.gang_step import GangStep, Policy, Scene
@@ -46,8 +46,9 @@ from scheduler_ext.wire.pod.pod_needs import PREFERENCES
 
 log = logging.getLogger(__name__)
 
-# Between two steps for gangs; and so many times the length of the last one.
-_EVERY_S, _REST = 0.1, 3.0
+# Between two steps for gangs, and between two that search for places to wait for: at least so long; up to so
+# long, so many times the length of the last one.
+_EVERY_S, _LONGEST_REST_S, _REST = 0.1, 2.0, 3.0
 # Without any change.
 _LOOK_EVERY_S = 1.0
 # The pods of a gang are created within this time, usually.
@@ -69,6 +70,10 @@ class Source(Protocol):
     def budgets(self) -> Sequence[Budget]: ...
 
     def active(self) -> bool: ...
+
+
+def _rest_s(took: float) -> float:
+    return min(_LONGEST_REST_S, max(_EVERY_S, _REST * took))
 
 
 class GangPlanning:
@@ -109,6 +114,11 @@ class GangPlanning:
         self._alone: frozenset[str] = frozenset()
         self._conflicts: dict[str, _Conflict] = {}
         self._not_before = 0.0
+        # What the last search found, the lengths of the last steps with and without one, when there may be
+        # another one, and if a gang waits for that.
+        self._searched: Mapping[GangKey, Verdict[WaitingPod]] = {}
+        self._search_s, self._other_s, self._search_at = 0.0, 0.0, 0.0
+        self._unsearched = False
         self._next_s = 0.0
         self._looked_at = 0.0
         self._changed = True
@@ -138,7 +148,7 @@ class GangPlanning:
         """Another extender is active."""
         self._conflicts.clear()
         self._reservations, self._in_line, self._found, self._alone = (), None, None, frozenset()
-        self._keeping, self._failures, self._read = {}, {}, frozenset()
+        self._keeping, self._failures, self._read, self._searched = {}, {}, frozenset(), {}
         self.writes.forget()
         self.entries.forget()
 
@@ -153,7 +163,8 @@ class GangPlanning:
         kept = self._reservations or self.writes.reserved or self._in_line is not None
         if not (kept or self._pods.any()):
             return False
-        return self._changed or now >= self._looked_at + _LOOK_EVERY_S
+        may_search = self._unsearched and now >= self._search_at
+        return may_search or self._changed or now >= self._looked_at + _LOOK_EVERY_S
 
     def alone(self, asks: Iterable[WaitingPod]) -> list[WaitingPod]:
         """The waiting pods of no gang. Of two equal pods, the one that ends earlier may fit beside a
@@ -232,19 +243,51 @@ class GangPlanning:
             self._failures,
             cluster.refusals,
         )
-        planning = GangStep(self._wall(), scene, self._policy, self._reservations, self._keeping)
+        # What comes first and fits starts at once. To search for what others wait for takes long.
+        searches = now >= self._search_at
+        planning = GangStep(
+            self._wall(),
+            scene,
+            self._policy,
+            self._reservations,
+            self._keeping,
+            searches=searches,
+            starts_first=now < self._search_at + _LONGEST_REST_S,
+        )
         turns = GangTurns(planning, planner, self.alone(asks), cluster, self._pods.duration_s, now, version)
         decisions = turns.take(found.gangs)
         if {each.key for each in self._reservations} != {each.key for each in decisions.reservations}:
             self.version += 1
-        self._reservations, self._in_line = decisions.reservations, decisions.in_line
+        self._reservations = decisions.reservations
         self._keeping, self._failures = decisions.keeping, decisions.failures
-        self.entries.take(decisions.verdicts, found, time.time())
-        took = time.monotonic() - began
-        self._not_before = time.monotonic() + max(_EVERY_S, _REST * took)
-        # The next step may take as long as this one.
-        self._next_s = self._not_before - began
+        if planning.in_turn:
+            self._in_line = decisions.in_line
+            self._searched = {each.gang.key: each for each in decisions.verdicts if each.gang is not None}
+        self._rest(began, searched=searches and planning.in_turn)
+        self._unsearched = not planning.in_turn
+        self.entries.take(self._shown(decisions.verdicts), found, time.time())
         return turns.steps, decisions
+
+    def _rest(self, began: float, *, searched: bool) -> None:
+        """Decide when the next step is due, after one that began then."""
+        ended = time.monotonic()
+        if searched:
+            self._search_s = ended - began
+            self._search_at = ended + _rest_s(self._search_s)
+        else:
+            self._other_s = ended - began
+        self._not_before = ended + _rest_s(self._other_s)
+        # The next step may search.
+        self._next_s = _rest_s(self._other_s) + max(self._search_s, self._other_s)
+
+    def _shown(self, verdicts: Sequence[Verdict[WaitingPod]]) -> list[Verdict[WaitingPod]]:
+        """The verdicts of a step, with that of the last search on a gang that waits for the next one."""
+        shown = []
+        for each in verdicts:
+            key = each.gang.key if each.gang is not None and each.state is State.IN_LINE else None
+            last = self._searched.get(key) if key is not None else None
+            shown.append(each if last is None else replace(last, gang=each.gang))
+        return shown
 
     def _wall(self) -> float:
         """The time by the API server's clock."""

@@ -93,6 +93,6 @@ class Decisions(Generic[T]):
 
     @property
     def in_line(self) -> tuple[int, float] | None:
-        """The turn of the first gang for which pods that come before it are still to be tried."""
+        """The turn of the first gang that is still to be tried, or for which what comes before it is."""
         turns = (each.gang.turn for each in self.verdicts if each.gang and each.state is State.IN_LINE)
         return min(turns, default=None)

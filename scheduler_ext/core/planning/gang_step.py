@@ -91,13 +91,22 @@ class GangStep(Generic[T]):
         policy: Policy,
         previous: Sequence[Reservation[T]] = (),
         keeping: Mapping[GangKey, Keeping] = NOTHING_KEPT,
+        *,
+        searches: bool = True,
+        starts_first: bool = False,
     ) -> None:
+        """Without `searches`, and with `starts_first` once gates go, the first gang that does not fit waits
+        for a step that has time to find what it waits for, and so does what comes after it."""
         self._now = now
         self._scene = scene
         self._cluster = scene.cluster
         self._policy = policy
         self._previous = {each.key: each for each in previous}
         self._keeping = dict(keeping)
+        self._searches = searches
+        self._starts_first = starts_first
+        self.in_turn = True
+        """Whether what comes next may have places now."""
         self._failures = {key: each for key, each in scene.failures.items() if not each.is_over(now)}
         # A pod that runs longer than it said has no known end.
         self._running = [
@@ -276,10 +285,19 @@ class GangStep(Generic[T]):
         self.backfill.remove(uid, node)
 
     def postpone(self, gang: Gang[T]) -> None:
-        """Pods before a gang are still to be tried: it does not start, and of its former places it keeps
-        those that these pods did not get."""
+        """What comes before a gang is still to be tried: it does not start, and of its former places it keeps
+        those that others did not get."""
         if not gang.has_begun and not self._is_ready(gang):
             return
+        kept = self._still_kept(gang)
+        places = self._keep(gang)
+        self._verdicts.append(Verdict(State.IN_LINE, gang, places=places, reservation=kept))
+        deadlines = self._policy.deadlines
+        until = deadline(gang, deadlines) if gang.has_begun else deadlines.start_by(gang, self._now)
+        self._nominate_all(gang, places, until)
+
+    def _still_kept(self, gang: Gang[T]) -> Reservation[T] | None:
+        """What is left of the places of the last step, kept again."""
         kept = self._previous.get(gang.key)
         if kept is not None:
             kept = not_taken(gang, kept, self._cluster, self._running)
@@ -287,11 +305,7 @@ class GangStep(Generic[T]):
             kept = None
         if kept is not None:
             self.backfill.reservations.append(kept)
-        places = self._keep(gang)
-        self._verdicts.append(Verdict(State.IN_LINE, gang, places=places, reservation=kept))
-        deadlines = self._policy.deadlines
-        until = deadline(gang, deadlines) if gang.has_begun else deadlines.start_by(gang, self._now)
-        self._nominate_all(gang, places, until)
+        return kept
 
     def _is_ready(self, gang: Gang[T]) -> bool:
         """Whether the gang can be planned at all."""
@@ -326,6 +340,10 @@ class GangStep(Generic[T]):
 
     def _wait(self, gang: Gang[T], miss: GangMiss[T]) -> None:
         """The gang does not fit: the first such gang of its part of the cluster makes room, or keeps it."""
+        if not self._searches or (self._starts_first and self._lift):
+            self.in_turn = False
+            self._verdicts.append(Verdict(State.IN_LINE, gang, miss=miss, reservation=self._still_kept(gang)))
+            return
         waits = Verdict(State.UNSCHEDULABLE, gang, miss=miss, refusals=miss.about_each(gang))
         part = part_of(gang, self._cluster) - self._left_out(gang)
         for other in self.backfill.reservations:

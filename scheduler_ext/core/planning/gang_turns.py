@@ -52,14 +52,14 @@ class GangTurns:
         self._planning.begin(gangs)
         in_turn = True
         for gang in self._planning.waiting:
-            in_turn = in_turn and self._place_before(gang)
+            in_turn = in_turn and self._planning.in_turn and self._place_before(gang)
             if in_turn:
                 self._make_room(gang)
                 self._planning.start(gang)
             else:
-                # Pods that come first are still to be tried, and none that comes later may go before.
+                # What comes first is still to be tried, and nothing that comes later may go before.
                 self._planning.postpone(gang)
-        if in_turn:
+        if in_turn and self._planning.in_turn:
             self._place(self._asks)
         return self._planning.decisions()
 

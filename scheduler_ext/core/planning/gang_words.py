@@ -54,7 +54,7 @@ def _waits(verdict: Verdict[T]) -> Iterator[str]:
     if verdict.state is State.BEHIND:
         yield f"behind gang {verdict.behind}, for which places are kept"
     elif verdict.state is State.IN_LINE:
-        yield "pods that come before the gang are still to be tried"
+        yield "the gang, or what comes before it, is still to be tried"
     elif verdict.state is State.UNSCHEDULABLE:
         yield "the gang would not fit if all other pods with GPUs left"
     elif verdict.again_at is not None:

@@ -27,7 +27,7 @@ class State(MeaningEnum):
     EVICTING = "evicting", "Pods leave their places for the gang."
     BEHIND = "behind a reservation", "The places that it could take are kept for a gang."
     NOT_KEPT = "without kept places", "No places are kept for the gang: it might wait too long for its start."
-    IN_LINE = "in line", "Pods that come before the gang are still to be tried."
+    IN_LINE = "in line", "The gang, or what comes before it, is still to be tried."
     UNSCHEDULABLE = "unschedulable", "The gang would not fit if all other pods with GPUs left."
     GIVEN_UP = "given up", "The gang did not start in time, and is evicted whole."
 

@@ -159,6 +159,22 @@ def test_a_new_extender_knows_since_when_places_are_kept(planned: Planned) -> No
     eventually(lambda: entries(live)["a"].state is State.NOT_KEPT)
 
 
+def test_a_gang_that_comes_first_starts_while_another_one_waits_for_places(planned: Planned) -> None:
+    """It waits for no search: that takes long beside many pods, and rests after it."""
+    planned.add_nodes("n1", "n2", "n3")
+    planned.server.store.put(PODS, pod("r", {WHOLE: "1"}, on="n1"))
+    planned.add("a", "b", "c", size=3)
+    live = planned.extender(GangsSection(enabled=True, keep_percent=100))
+    eventually(lambda: states(live).get("a") is State.RESERVED)
+    gangs = planning(live).gangs
+    assert gangs is not None
+    gangs._search_at = float("inf")
+    planned.add("d", "e", gang="urgent", priority=10)
+    eventually(lambda: planned.gated() == {"a", "b", "c"})
+    assert {*planned.places()} == {"d", "e"}
+    assert {states(live)[name] for name in "abc"} == {State.RESERVED}
+
+
 def remembered(planned: Planned, names: str) -> str:
     """What the conditions of these members say."""
     conditions = [each for name in names for each in planned.get(name)["status"].get("conditions", ())]

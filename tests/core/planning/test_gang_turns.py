@@ -28,14 +28,16 @@ from tests.core.planning.planning_lab import SIZING, PlanningLab, gpus_node, wai
 KEY = GangKey("ml", "gang", "train")
 
 
-def gang(size: int, created_at: float = 10.0, nodes: Sequence[str] = (), cpu: float = 1) -> Gang[WaitingPod]:
+def gang(
+    size: int, created_at: float = 10.0, nodes: Sequence[str] = (), cpu: float = 1, name: str = "m"
+) -> Gang[WaitingPod]:
     """A gang behind gates; `nodes` are where its members are nominated, with a deadline."""
     members = []
     for number in range(size):
-        ask = waiting(f"m{number}", 1, cpu=cpu)
+        ask = waiting(f"{name}{number}", 1, cpu=cpu)
         member = Member(ask.uid, ask, MemberState.GATED, created_at=created_at, kind=ask.kind)
         members.append(replace(member, node=nodes[number], deadline=399.0) if nodes else member)
-    return Gang(GangWish(KEY, size), tuple(members))
+    return Gang(GangWish(KEY if name == "m" else KEY._replace(name=name), size), tuple(members))
 
 
 class Turns:
@@ -50,13 +52,15 @@ class Turns:
         self.now = 100.0
 
     def step(
-        self, *asks: WaitingPod, gangs: Sequence[Gang[WaitingPod]]
+        self, *asks: WaitingPod, gangs: Sequence[Gang[WaitingPod]], **searches: bool
     ) -> tuple[set[str], Decisions[WaitingPod]]:
         """The pods alone that got a place, and what was decided about gangs."""
         self.now += 1.0
         cluster = self._cluster()
         scene = Scene(cluster, self._running, {}, refusals=cluster.refusals)
-        planning: GangStep[WaitingPod] = GangStep(self.now, scene, Policy(bounds=ALL), self.reservations)
+        planning: GangStep[WaitingPod] = GangStep(
+            self.now, scene, Policy(bounds=ALL), self.reservations, {}, **searches
+        )
         order = sorted(asks, key=lambda ask: ask.rank)
         turns = GangTurns(planning, self.planner, order, cluster, lambda _: None, self.now, self.now)
         decisions = turns.take(gangs)
@@ -168,7 +172,7 @@ def test_a_gang_that_waits_for_its_turn_keeps_its_reservation(slow: Turns) -> No
     assert again.places == {uid: node for uid, node in kept.places.items() if node != "d"}
     (verdict,) = decisions.verdicts
     assert sentence(verdict, lambda ask: ask.request) == (
-        "pods that come before the gang are still to be tried; "
+        "the gang, or what comes before it, is still to be tried; "
         "places are kept on 2 nodes, free once 2 pods left"
     )
 
@@ -176,6 +180,41 @@ def test_a_gang_that_waits_for_its_turn_keeps_its_reservation(slow: Turns) -> No
 def test_only_gangs_that_can_be_planned_wait_for_their_turn(slow: Turns) -> None:
     _, decisions = slow.step(*OLDER, gangs=[replace(gang(2), problem="broken")])
     assert [each.state for each in decisions.verdicts] == [State.INVALID]
+
+
+@pytest.mark.parametrize(
+    ("created_at", "free", "planned", "nodes"),
+    [
+        pytest.param(5.0, "d", {"other"}, "ab", id="a gang that comes first starts, on a kept node, too"),
+        pytest.param(5.0, "cd", {"other"}, "abd", id="and a gang that waits keeps what is left"),
+        pytest.param(20.0, "cd", set(), "abd", id="one that comes later waits until places were searched"),
+        pytest.param(20.0, "bcd", {"m"}, "", id="a gang that waited starts once it fits"),
+    ],
+)
+def test_what_fits_and_comes_first_starts_without_a_search(
+    created_at: float, free: str, planned: set[str], nodes: str
+) -> None:
+    """The gang of three keeps node d, and waits for two pods that run."""
+    turns = Turns("a", "b", "c", "d")
+    turns.run(a="r1", b="r2", c="r3")
+    turns.step(gangs=[gang(3)])
+    assert [sorted(each.nodes) for each in turns.reservations] == [["a", "b", "d"]]
+    turns.run(**{node: f"r{number}" for number, node in enumerate("abcd", 1) if node not in free})
+    _, decisions = turns.step(gangs=[gang(3), gang(1, created_at, name="other")], searches=False)
+    started = {each.gang.members[0].uid[:-1] for each in decisions.verdicts if each.gang and each.places}
+    assert started == planned
+    assert {node for each in decisions.reservations for node in each.nodes} == set(nodes)
+    waits = [each.state for each in decisions.verdicts if not each.places]
+    assert waits in ([], [State.IN_LINE], [State.IN_LINE, State.IN_LINE])
+
+
+def test_a_step_in_which_gates_go_searches_for_no_places() -> None:
+    turns = Turns("a", "b", "c", "d")
+    turns.run(a="r1", b="r2")
+    _, decisions = turns.step(gangs=[gang(1, 5.0, name="other"), gang(3)], starts_first=True)
+    assert [each.state for each in decisions.verdicts] == [State.PLANNED, State.IN_LINE]
+    _, decisions = turns.step(gangs=[gang(3)], starts_first=True)
+    assert [each.state for each in decisions.verdicts] == [State.RESERVED]
 
 
 def test_a_reservation_does_not_bind_pods_that_come_before_its_gang() -> None:
