@@ -65,6 +65,7 @@ test-all: .venv ## Run all tests: those of CI, older releases in full, upgrades,
 	part test-process ARGS="--hypothesis-profile=full -m process"; \
 	part image-check ARGS="-m image"; \
 	part soak MINUTES=3 ARGS="--nodes 200"; \
+	part soak-gang MINUTES=6 ARGS="--nodes 200 --gang 64"; \
 	part bench-page ARGS="--smoke --json build/page.json"; \
 	export GPU_SHARE_RACES=100 DRA_CASES=300 GANGS=100; \
 	part e2e ARGS="-m e2e"; \
@@ -124,6 +125,9 @@ bench-scheduler-all: .venv ## Measure it for all published tables, on two releas
 MINUTES ?= 30
 soak: .venv ## Load the server for MINUTES=30 with all it answers and reloads, and fail where its memory grows
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
+
+soak-gang: .venv ## The same for a server that follows a cluster on which a large gang waits
+	$(BIN)/python -m benchmarks.soak_gang --minutes $(MINUTES) $(ARGS)
 
 bench-live: .venv ## Measure what following a large cluster costs (nine minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.live --json benchmarks/results/live.json $(ARGS)
@@ -245,4 +249,4 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 .PHONY: help run reference bases chart image-check test test-all test-long test-page test-process e2e e2e-older check bench bench-bind bench-claims \
 	bench-filter bench-live bench-page \
 	bench-placement bench-placement-floors bench-scheduler bench-scheduler-all digests docs docs-links image krew lock page-screenshot \
-	soak clean .venv
+	soak soak-gang clean .venv

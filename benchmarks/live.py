@@ -50,11 +50,12 @@ Round = dict[str, list[int]]
 
 @contextlib.contextmanager
 def running_api(
-    nodes: int, pods: int, rate: float, *, dra: bool = False
+    nodes: int, pods: int, rate: float, *, dra: bool = False, gang: int = 0
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The replaying API server's process, and a kubeconfig for it."""
     command = [sys.executable, "-m", "benchmarks.large.large_server"]
-    options = [f"--nodes={nodes}", f"--pods={pods}", f"--rate={rate}", *(["--dra"] if dra else [])]
+    options = [f"--nodes={nodes}", f"--pods={pods}", f"--rate={rate}", f"--gang={gang}"]
+    options += ["--dra"] if dra else []
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -30,13 +30,13 @@ class ProcessError(RuntimeError):
     """A child that did not start or did not finish; the message ends with the last lines of its stderr."""
 
 
-def extender_command(inventory: Path, config: Path | None = None) -> list[str]:
+def extender_command(inventory: Path, config: Path | None = None, source: str = "--inventory") -> list[str]:
     """The product's serve command on free loopback ports, with the default configuration unless another is
-    given.
+    given. With the source "--kubeconfig", the file is one.
     """
     listen = [part for option in _EXTENDER_ARGUMENTS for part in (option, "127.0.0.1:0")]
     configured = [] if config is None else ["--config", str(config)]
-    serve = [sys.executable, "-m", "scheduler_ext", "serve", "--inventory", str(inventory)]
+    serve = [sys.executable, "-m", "scheduler_ext", "serve", source, str(inventory)]
     return [*serve, *configured, *listen]
 
 

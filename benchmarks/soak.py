@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlencode, urlsplit
 
 from benchmarks.cluster import KINDS, node_state
@@ -255,6 +255,14 @@ def soak(minutes: float, nodes: int, warm_up_pods: int = _WARM_UP_PODS) -> dict[
             page.ask: 1.0,
             inventory.write: _RELOAD_EVERY_S,
         }
+        return {"nodes": nodes, **loaded(worker, minutes, loads, counts)}
+
+
+def loaded(
+    worker: int, minutes: float, loads: Mapping[Callable[[], object], float], counts: Counts
+) -> dict[str, Any]:
+    """The answers and the memory of a worker under these loads, each so many seconds apart."""
+    with ExitStack() as stack:
         for act, every_s in loads.items():
             stack.enter_context(repeating(every_s, act, counts))
         mib = list(_sampled(worker, minutes))
@@ -263,7 +271,6 @@ def soak(minutes: float, nodes: int, warm_up_pods: int = _WARM_UP_PODS) -> dict[
     return {
         "machine": describe_machine(),
         "minutes": minutes,
-        "nodes": nodes,
         "answers": dict(counts.answers),
         "wrong": counts.wrong,
         "mibByMinute": [
@@ -292,9 +299,13 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    result = soak(asked.minutes, asked.nodes)
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(result, indent=2) + "\n")
+    end(soak(asked.minutes, asked.nodes), asked.json)
+
+
+def end(result: dict[str, Any], json_file: Path | None) -> NoReturn:
+    """Write and print what `loaded` found; status 1 if an answer was wrong or memory grew."""
+    if json_file is not None:
+        json_file.write_text(json.dumps(result, indent=2) + "\n")
     print(machine_line(result["machine"]))
     print(f"{sum(result['answers'].values())} answers: {result['answers']}")
     slope, error = result["slopeMibPerMinute"], result["errorMibPerMinute"]

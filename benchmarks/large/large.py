@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from benchmarks.large.large_pod import LargePod, pod
 from benchmarks.large.large_report import managed_fields, report
+from scheduler_ext.core.planning.gang import GATE
 from tests.kube_objects import Json
 
 SEED = 20261121
@@ -79,6 +80,21 @@ def pods(count: int, nodes: int = 5000, devices: int = DEVICES) -> Iterator[Json
             gpu=asks,
             device=device_uuid(*place) if place else None,
         )
+
+
+def gang(members: int, first: int, devices: int = DEVICES) -> Iterator[Json]:
+    """Pods that start together or not at all, each on all GPUs of a node; `first` is the index of the first
+    one."""
+    notes = {"gpu.scheduler-ext.io/gang": "large", "gpu.scheduler-ext.io/gang-size": str(members)}
+    for number in range(members):
+        made = pod(
+            LargePod(first + number, "team-00", f"gang-{number:03d}-x2k4q"), on=None, gpu=True, device=None
+        )
+        made["metadata"]["annotations"] |= notes
+        made["spec"] |= {"schedulerName": "gpu-scheduler", "schedulingGates": [{"name": GATE}]}
+        resources = {"cpu": "4", "memory": "32Gi", "nvidia.com/gpu": str(devices)}
+        made["spec"]["containers"][0]["resources"] = {"limits": resources, "requests": resources}
+        yield made
 
 
 def pod_of(index: int) -> LargePod:

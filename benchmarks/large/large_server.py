@@ -111,12 +111,12 @@ def reported_now(gpu_node: Json, now: str) -> Json:
     return gpu_node | {}
 
 
-def fill(store: Store, nodes: int, pods: int, devices: int = large.DEVICES) -> None:
-    """Put a large cluster into a store, without a history of its creation."""
+def fill(store: Store, nodes: int, pods: int, devices: int = large.DEVICES, gang: int = 0) -> None:
+    """Put a large cluster into a store, without a history of its creation; with a gang of so many pods."""
     store.put_all(NODES, large.nodes(nodes, devices))
     reports = large.gpunodes(nodes, devices, pods)
     store.put_all(GPU_NODES, (reported_now(report, store.now()) for report in reports))
-    store.put_all(PODS, large.pods(pods, nodes, devices))
+    store.put_all(PODS, [*large.pods(pods, nodes, devices), *large.gang(gang, pods, devices)])
     store.compact()
 
 
@@ -126,6 +126,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=50_000)
     parser.add_argument("--devices", type=int, default=large.DEVICES)
+    parser.add_argument("--gang", type=int, default=0, help="pods of a gang that each ask a whole node")
     parser.add_argument("--dra", action="store_true", help="GPUs are handed out by DRA")
     parser.add_argument("--events-per-second", type=float, default=0, help="from the start; else SIGUSR1")
     parser.add_argument("--rate", type=float, default=500, help="of events that SIGUSR1 begins")
@@ -133,7 +134,7 @@ def main(arguments: list[str] | None = None) -> None:
     # Blocked before any thread is started, so that all of them inherit it and the signal waits for sigwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     with tempfile.TemporaryDirectory() as folder, ApiServer() as server:
-        fill(server.store, asked.nodes, asked.pods, asked.devices)
+        fill(server.store, asked.nodes, asked.pods, asked.devices, asked.gang)
         if asked.dra:
             serve_dra(server, asked.nodes, asked.pods, asked.devices)
         names = [large.node_name(index) for index in range(asked.nodes)]
