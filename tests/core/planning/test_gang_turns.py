@@ -186,8 +186,8 @@ def test_only_gangs_that_can_be_planned_wait_for_their_turn(slow: Turns) -> None
     ("created_at", "free", "planned", "nodes"),
     [
         pytest.param(5.0, "d", {"other"}, "ab", id="a gang that comes first starts, on a kept node, too"),
-        pytest.param(5.0, "cd", {"other"}, "abd", id="and a gang that waits keeps what is left"),
-        pytest.param(20.0, "cd", set(), "abd", id="one that comes later waits until places were searched"),
+        pytest.param(5.0, "cd", {"other"}, "adb", id="and a gang that waits keeps what is left"),
+        pytest.param(20.0, "cd", set(), "adb", id="one that comes later waits until places were searched"),
         pytest.param(20.0, "bcd", {"m"}, "", id="a gang that waited starts once it fits"),
     ],
 )
