@@ -12,7 +12,7 @@ from scheduler_ext.core.planning.placing import Place, Placing
 T = TypeVar("T")
 
 About = Callable[[T, Collection[str] | None], Any]
-"""What is to be known of a pod without a place, and of the nodes that it was tried on (None: all)."""
+"""Why nodes refuse a pod that has no place, of those that it was tried on (None: all)."""
 
 # Orders of different members that are tried before the gang counts as not fitting.
 ORDERS = 8
@@ -126,7 +126,7 @@ def domains(gang: Gang[T], topology: Topology, among: Collection[str] | None = N
 def required_domains(
     gang: Gang[T], topology: Topology, among: Collection[str] | None = None
 ) -> Sequence[Domain]:
-    """The parts of the cluster of which the gang must be in one, the smallest first. Members that are bound
+    """The domains, one of which has to hold the whole gang, the smallest first. Members that are bound
     fix it."""
     allowed, key = Domain(nodes=None if among is None else frozenset(among)), gang.wish.required_topology
     if key is None:

@@ -16,8 +16,8 @@ _TRIED_IN_VAIN = 2048
 
 class PlacedGang(Generic[T]):
     """Members on a cluster that pods have left. When pods come back, only the members on their nodes move: to
-    place a large gang anew for each pod takes minutes. Members that ask the same find places in this way
-    whenever there are any; different members are also placed anew where it fails."""
+    place a large gang again for each pod takes minutes. Members that ask the same find places in this way
+    whenever there are any; different members are also placed again, all of them, where it fails."""
 
     def __init__(self, members: Sequence[Member[T]], cluster: Draining[T], domain: Domain, found: GangFit):
         """The members have the places `found` in this domain."""
@@ -25,10 +25,10 @@ class PlacedGang(Generic[T]):
         self._cluster = cluster
         self._domain = domain
         self._is_mixed = len({kind_of(member) for member in members}) > 1
-        self._anew = _TRIED_IN_VAIN // (ORDERS * max(1, len(members))) if self._is_mixed else 0
-        # Kinds of which no further member would find a place. Only moves of members make room.
+        self._tries_left = _TRIED_IN_VAIN // (ORDERS * max(1, len(members))) if self._is_mixed else 0
+        # Kinds whose next member would find no place. Only moves of members make room.
         self._full: set[Hashable] = set()
-        # Kinds of which this is so even if the members of no other kind were there.
+        # Kinds for which this holds even if the members of no other kind were there.
         self._tight: set[Hashable] = set()
         self._take(found)
 
@@ -71,12 +71,12 @@ class PlacedGang(Generic[T]):
         self._cluster.rollback(mark)
         if kind_of(left) not in self._full and self._cluster.best(left.ask, self._domain.nodes) is None:
             self._full.add(kind_of(left))
-        if not self._anew or kind_of(left) in self._tight:
+        if not self._tries_left or kind_of(left) in self._tight:
             return False
         if self._is_tight(left):
             self._tight.add(kind_of(left))
             return self.bring_back(pods)
-        return self._place_anew(pods)
+        return self._place_all(pods)
 
     def _move(self, there: Sequence[tuple[Member[T], str]]) -> Member[T] | None:
         """Places for these members, which were on these nodes: there, or elsewhere. Returns one that finds
@@ -110,7 +110,7 @@ class PlacedGang(Generic[T]):
         self._cluster.rollback(mark)
         return found is None
 
-    def _place_anew(self, pods: Sequence[Running]) -> bool:
+    def _place_all(self, pods: Sequence[Running]) -> bool:
         mark = self._cluster.mark()
         self._take_back()
         bring_all_back(self._cluster, pods)
@@ -119,7 +119,7 @@ class PlacedGang(Generic[T]):
             self._take(found)
             return True
         self._cluster.rollback(mark)
-        self._anew -= 1
+        self._tries_left -= 1
         return False
 
     def _take_back(self, except_for: Hashable = None) -> None:
