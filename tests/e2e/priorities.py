@@ -23,11 +23,13 @@ class Classes:
 
 
 def holders(workload: Workload, node: str, limits: Json, count: int, priority: str, **spec: Any) -> set[str]:
-    """Pods that already hold a part of a node; their names."""
+    """Pods that already hold a part of a node, as every extender knows; their names."""
+    before = workload.installation.generations()
     made = workload.create_all(
         [workload.pod(limits, nodeName=node, priorityClassName=priority, **spec) for _ in range(count)]
     )
     workload.await_running(*made)
+    workload.installation.await_inventory(None, before)
     return set(made)
 
 

@@ -109,7 +109,10 @@ def test_a_group_of_shares_that_only_the_sum_has_room_for_is_bound_in_part(workl
 
 
 def test_a_group_evicts_no_pod_and_waits(workload: ShareWorkload) -> None:
-    """kube-scheduler removes the victims in its snapshot only, and filter knows them on the node."""
+    """kube-scheduler removes the victims in its snapshot only, and filter knows them on the node.
+
+    It does evict while the extender has not seen the victims yet.
+    """
     low, high = workload.add_priority_class("low", 10), workload.add_priority_class("high", 1000)
     node = workload.add_whole("full", 2)
     workload.publish()
