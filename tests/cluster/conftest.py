@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,5 +81,4 @@ def living(server: ApiServer, transport: Transport, impatient: None, quick: None
     server.faults.lift()
     built.live.stop()
     # A stop waits for seconds only; on a busy machine a thread may need more to notice it.
-    eventually(lambda: not any(thread.name.startswith("watch-") for thread in threading.enumerate()))
-    eventually(lambda: not built.live.is_alive)
+    eventually(lambda: not any(thread.is_alive for thread in (built.live, *built.live._reflectors)))

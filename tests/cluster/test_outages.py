@@ -158,21 +158,28 @@ def test_a_watch_that_is_not_answered_is_begun_again(
         built.live.stop()
 
 
+@pytest.fixture
+def enforced(server: ApiServer, transport: Transport) -> Iterator[Enforced]:
+    """Its own pod has the Lease, it binds, and no watch has anything left to read."""
+    built = Enforced(server, transport)
+    built.held_by("me_1")
+    built.start()
+    eventually(lambda: built.live.enforcing is not None and built.live.enforcing.why_not() is None)
+    built.greeted()
+    built.follows("c")
+    yield built
+    built.live.stop()
+
+
 def test_open_binds_are_looked_after_when_the_server_is_back(
-    server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
+    enforced: Enforced, server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    enforced = Enforced(server, transport)
-    enforced.held_by("me_1")
-    enforced.start()
-    binder = enforced.live.binder
-    assert binder is not None
-    eventually(lambda: enforced.live.enforcing is not None and enforced.live.enforcing.why_not() is None)
     again: list[bool] = []
-    monkeypatch.setattr(binder, "look_again", lambda: again.append(True))
+    assert enforced.live.binder is not None
+    monkeypatch.setattr(enforced.live.binder, "look_again", lambda: again.append(True))
     server.stop()
     eventually(lambda: not connected(enforced))
     eventually(lambda: transport.server.away)
     assert again == []
     server.start()
     eventually(lambda: bool(again))
-    enforced.live.stop()
