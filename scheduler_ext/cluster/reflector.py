@@ -313,7 +313,8 @@ class Reflector(Background, Generic[U]):
         self._expired_before = False
 
     def _lost(self, reason: str, error: Exception) -> None:
-        if self.stopped.is_set():
+        if self.stopped.is_set() or self._relist_wanted:
+            # We ended it ourselves.
             return
         self.restarts.inc(self.name, reason)
         self._note(error)

@@ -65,6 +65,7 @@ def test_a_watch_is_connected_once_its_list_is_complete(
     followed.heard.wait(*LISTED)
     eventually(lambda: followed.reflector.health().connected)
     assert during == [False, False]
+    assert followed.reflector.restarts.total() == 0, "we ended that watch ourselves"
 
 
 def test_a_large_list_comes_in_pages(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
