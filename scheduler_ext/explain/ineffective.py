@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.node_labels import VALUE_LABEL, stated_value, value_text
@@ -15,7 +14,7 @@ from scheduler_ext.explain.sentences import BEING_DELETED, expected_name, listed
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.gangs import unreadable_max_duration
+from scheduler_ext.wire.gangs import unreadable_gang, unreadable_max_duration
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.kube import quantity_text
 from scheduler_ext.wire.pod.pod_claims import claim_names
@@ -31,7 +30,7 @@ def warnings(
     pod: kube.Pod, request: GpuRequest | InvalidRequest, state: ClusterState, resources: ResourceNames
 ) -> list[str]:
     """Settings of the pod that have no effect, or that are not compared here."""
-    found = pod_warnings(pod, request, resources, state.infos.values())
+    found = [*pod_warnings(pod, request, resources, state.infos.values()), *gang_warnings(pod)]
     bare = sorted(name for name in state.infos if name not in state.objects.nodes)
     if bare:
         which = bare[0] + (f" and {len(bare) - 1} more" if bare[1:] else "")
@@ -53,6 +52,12 @@ def warnings(
         text = wishes.shown(bad[first])
         found.append(f"{VALUE_LABEL} of {which}: {text} is no price such as 2.5, so the model's counts")
     return found
+
+
+def gang_warnings(pod: kube.Pod) -> list[str]:
+    """That the gang of a pod cannot start, by what the pod itself says; the pod has its labels."""
+    problem = unreadable_gang(pod)
+    return [] if problem is None else [f"{problem}: until then its gang does not start"]
 
 
 def held_room(node: str, room: BoundPod) -> str:
@@ -202,5 +207,5 @@ def _meant(key: str, share: str) -> str:
     """The annotation that the author may have meant, or where the resource of shares belongs."""
     if key == share:
         return "; it is a resource: ask it in a container's resources.limits"
-    close = get_close_matches(key.removeprefix(wishes.ANNOTATION_PREFIX).lower(), wishes.WISHES, n=1)
-    return f"; did you mean {wishes.ANNOTATION_PREFIX}{close[0]}?" if close else ""
+    meant = wishes.meant_annotation(key)
+    return f"; did you mean {meant}?" if meant is not None else ""

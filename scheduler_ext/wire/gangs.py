@@ -160,6 +160,19 @@ def unreadable_max_duration(pod: kube.Pod) -> str | None:
     return None
 
 
+def unreadable_gang(pod: kube.Pod) -> str | None:
+    """Why the gang that a pod names cannot be read; None if it can, if another object says more about it, or
+    without one."""
+
+    def unread(group: Group) -> None:
+        raise LookupError(group)
+
+    with suppress(LookupError):
+        wish = gang_wish(pod, unread)
+        return wish.message if isinstance(wish, InvalidGang) else None
+    return None
+
+
 def _stated_s(pod: kube.Pod) -> list[float]:
     text = strings((pod.metadata or kube.ObjectMeta()).annotations).get(MAX_DURATION)
     return [] if text is None else [_duration(MAX_DURATION, text, *DURATION_BOUNDS_S)]

@@ -122,6 +122,24 @@ def test_an_unmodelled_feature_is_named_when_the_pod_uses_it() -> None:
             id="words for a duration",
         ),
         pytest.param(
+            {WHOLE: "1"},
+            {"gang": "train", "gang-sise": "8"},
+            [
+                "annotation gpu.scheduler-ext.io/gang-sise: unknown, does nothing; did you mean "
+                "gpu.scheduler-ext.io/gang-size?",
+                "annotation gpu.scheduler-ext.io/gang names the gang train, but not how many pods it has; "
+                'add the annotation gpu.scheduler-ext.io/gang-size, such as "8", to all of them: until then '
+                "its gang does not start",
+            ],
+            id="a gang whose size is misspelt",
+        ),
+        pytest.param(
+            {WHOLE: "1"},
+            {"gang-node": "n", "reclaim-at": "2026-11-29T04:00:00Z"},
+            [],
+            id="what the extender has written",
+        ),
+        pytest.param(
             {},
             {"model": "A100"},
             ["the pod asks no GPU resource, so this extender refuses no node; its annotations do nothing"],

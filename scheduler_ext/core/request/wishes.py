@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
@@ -151,9 +152,7 @@ def wished_models(annotations: Mapping[str, str]) -> tuple[str, ...]:
 
 # Annotations that are no wishes about nodes.
 _OTHERS = (
-    "assigned",
     "movable",
-    "planned",
     "gang",
     "gang-size",
     "gang-required-topology",
@@ -162,12 +161,21 @@ _OTHERS = (
     "gang-on-deadline",
     "max-duration",
 )
+# Annotations that the extender writes.
+_WRITTEN = ("assigned", "gang-node", "planned", "reclaim-at")
 
 
 def unknown_annotations(annotations: Mapping[str, str]) -> list[str]:
     """Keys under our prefix that users do not set or that mean nothing: most likely a typing mistake."""
-    known = {ANNOTATION_PREFIX + key for key in (*WISHES, *_OTHERS)}
+    known = {ANNOTATION_PREFIX + key for key in (*WISHES, *_OTHERS, *_WRITTEN)}
     return sorted(key for key in annotations if key.startswith(ANNOTATION_PREFIX) and key not in known)
+
+
+def meant_annotation(key: str) -> str | None:
+    """The annotation of users that a misspelt one under our prefix is nearest to; None if none is near."""
+    name = key.removeprefix(ANNOTATION_PREFIX).lower()
+    close = get_close_matches(name, (*WISHES, *_OTHERS), n=1)
+    return f"{ANNOTATION_PREFIX}{close[0]}" if close else None
 
 
 def shown(text: str) -> str:
