@@ -19,7 +19,7 @@ from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, needs_of, wish
-from scheduler_ext.explain.ineffective import pod_warnings, unserved
+from scheduler_ext.explain.ineffective import gang_warnings, pod_warnings, unserved
 from scheduler_ext.explain.kube_verdicts import kube_verdicts
 from scheduler_ext.explain.nearest import OWN_GANG
 from scheduler_ext.explain.recorded import recorded_values
@@ -57,12 +57,14 @@ class _Found:
 @dataclass(frozen=True, slots=True)
 class Likeness:
     """Equal for pods that have the same explanation. `namespace` counts because an explanation names only its
-    pods; `pod` is the part that decisions read; `has_place` is the uid of a pod with a place of its own;
-    `offered` are the nodes that kube-scheduler offered, with the id of the index of their names."""
+    pods; `pod` is the part that decisions read; `has_place` is the uid of a pod with a place of its own, kept
+    for its gang included; `gang` is its gang, whose room it may use; `offered` are the nodes that
+    kube-scheduler offered, with the id of the index of their names."""
 
     namespace: str
     pod: bytes
     has_place: str | None
+    gang: GangKey | None
     offered: tuple[int, bytes] | None
     # As long as it is kept, no other index has the same id.
     kept: Offered | None = field(compare=False, repr=False)
@@ -140,7 +142,8 @@ class Explainer:
     ) -> dict[str, Any]:
         """The Explanation of a pod that need not exist, with notes about it among the warnings, and with at
         most so many nodes. Raises RequestError (400) naming the problem."""
-        answer = self._explained(_Found(pod, self._wish(pod), warnings=notes), most)
+        warnings = (*notes, *gang_warnings(pod))
+        answer = self._explained(_Found(pod, self._wish(pod), warnings=warnings), most)
         return answer | {"notes": unserved(pod, self.config)}
 
     @_bad_request()
@@ -161,13 +164,15 @@ class Explainer:
 
     def likeness(self, waiting: PendingPod) -> "Likeness":
         """All that `of_waiting` reads of a waiting pod."""
-        uid, entry = waiting.pod.uid, self._record.of_pod(waiting.pod)
-        has_place = waiting.nominated_node or waiting.planned or self._places.of(uid)
+        uid, entry, snapshot = waiting.pod.uid, self._record.of_pod(waiting.pod), self._source.snapshot
+        kept = snapshot.planned.node_of(uid) if snapshot is not None else None
+        has_place = kept or waiting.nominated_node or waiting.planned or self._places.of(uid)
         offered = entry.offered if entry is not None else None
         return Likeness(
             waiting.pod.namespace,
             likeness(waiting.manifest),
             uid if has_place else None,
+            self._gang_of(uid),
             (id(offered.names), offered.bits) if offered is not None else None,
             offered,
         )

@@ -9,6 +9,7 @@ import pytest
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
 from scheduler_ext.core.planning.gang import GangKey
 from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.waiting import FITS_NOW, Waiting
 from scheduler_ext.wire.config import Configuration, InspectionSection
 from tests.explain.test_replay import Running, running
 from tests.extender.preempting import on_gpu, whole_node
@@ -22,24 +23,29 @@ def waits(name: str = "p") -> Json:
     return pod(name, {WHOLE: "1"})
 
 
-def beside_a_gang(namespace: str = "default", *, hide: bool = True) -> Running:
-    """Node free has one GPU, which is kept for a gang; node full has none that is free."""
+def beside_a_gang(namespace: str = "default", *others: str, hide: bool = True, member: str = "m") -> Running:
+    """Node free has one GPU, which is kept for a gang; node full has none that is free. `others` wait as
+    well as p."""
     config = Configuration(inspection=InspectionSection(hide_other_namespaces=hide))
     full = [*whole_node("full", None), on_gpu("r", "full")]
-    there = running(*whole_node("free", None), *full, waits(), config=config)
-    member = replace(planned_pod(waits("m")), namespace=namespace, expected=True)
+    there = running(*whole_node("free", None), *full, waits(), *map(waits, others), config=config)
+    kept = replace(planned_pod(waits(member)), namespace=namespace, expected=True)
     assert there.snapshot is not None
     info = there.snapshot.nodes["free"].info
-    there.extender.update_nodes({"free": replace(info, planned=(member,))})
+    there.extender.update_nodes({"free": replace(info, planned=(kept,))})
     return there
 
 
-def told(there: Running, *others: str) -> Json:
-    """The Explanation of p; `others` are further members of the gang."""
+def explainer(there: Running, *others: str) -> Explainer:
+    """`others` are further members of the gang."""
     gangs = dict.fromkeys(("uid-m", *others), GangKey("ml", "gang", "train"))
     extender = there.extender
-    explainer = Explainer(there, extender.record, there.config, extender.places, gang_of=gangs.get)
-    return explainer.of_name("default", "p")
+    return Explainer(there, extender.record, there.config, extender.places, gang_of=gangs.get)
+
+
+def told(there: Running, *others: str) -> Json:
+    """The Explanation of p."""
+    return explainer(there, *others).of_name("default", "p")
 
 
 @pytest.mark.parametrize(
@@ -65,8 +71,9 @@ def test_the_gang_is_named_and_no_pod_that_is_not_in_the_way(there: Running, gan
 
 
 def test_a_replay_names_a_member() -> None:
-    explainer = Explainer(replayed := beside_a_gang().replayed(), replayed.record, replayed.config)
-    near = explainer.of_name("default", "p")["nearest"]
+    replayed = beside_a_gang().replayed()
+    found = Explainer(replayed, replayed.record, replayed.config).of_name("default", "p")
+    near = found["nearest"]
     assert near["text"] == "free has room that is kept for the gang of pod default/m"
 
 
@@ -74,3 +81,27 @@ def test_a_member_waits_for_its_own_gang() -> None:
     found = told(beside_a_gang(), "uid-p")
     assert found["nearest"]["text"] == "free has room that is kept for the pod's own gang"
     assert found["advice"][0].startswith("Wait until all of the pod's gang fit")
+
+
+KEPT = "free has room that is kept for"
+
+
+@pytest.mark.parametrize(
+    ("there", "texts"),
+    [
+        pytest.param(
+            beside_a_gang("default", "q"),
+            {"p": f"{KEPT} gang ml/train", "q": f"{KEPT} the pod's own gang"},
+            id="a member of the gang",
+        ),
+        pytest.param(
+            beside_a_gang("default", "q", member="q"),
+            {"p": f"{KEPT} gang ml/train", "q": FITS_NOW},
+            id="the member that the room is kept for",
+        ),
+    ],
+)
+def test_a_pod_like_a_member_has_a_reason_of_its_own(there: Running, texts: dict[str, str]) -> None:
+    """The gang is named in labels or by owners, which the rest of the decision does not read."""
+    lines = Waiting(there, there.extender.record, explainer(there, "uid-q")).lines()
+    assert {line["name"]: line["nearest"] for line in lines} == texts

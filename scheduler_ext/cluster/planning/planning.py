@@ -327,7 +327,7 @@ class Planning(Background):
             elif (published := snapshot.planned.node_of(uid)) is not None:
                 cluster.release(uid, {}, published)
         for uid, node in seen.binding.items():
-            # Their kept places ended with the promise to bind them.
+            # The snapshot may show neither their kept places nor their Bindings yet.
             places[uid] = KeptPlace(by_uid[uid].pod, node, 0.0, written=False)
         for uid, place in places.items():
             ask = by_uid.get(uid)
