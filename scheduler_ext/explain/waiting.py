@@ -122,11 +122,12 @@ class Waiting:
     def lines(self) -> list[dict[str, Any]]:
         """The waiting pods, the highest priority first, then the longest waiting; at most 500. Plain JSON
         values: `namespace`, `name`, `uid`, `state` (`Waiting`; `Terminating` of one that is being deleted),
-        `priority`, `since`, `asks`, `filters` (how often kube-scheduler asked), `fits` (the number of nodes
-        that it fits on; None if unknown), `reason` (of the node that is nearest to a fit; until that is
-        known, the most frequent reason of the last filter), `nearest` (a sentence, or None), `commonest` (the
-        `reason` that refuses most, its number of `nodes`, `of` all; or None), `refusals` (the number of nodes
-        by reason, once they are known), `nominated` (the node where it waits for others to leave)."""
+        `priority`, `since`, `asks`, `filters` (how often kube-scheduler asked), `served` (whether its
+        scheduler asks this extender, as far as known), `fits` (the number of nodes that it fits on; None if
+        unknown), `reason` (of the node that is nearest to a fit; until that is known, the most frequent
+        reason of the last filter), `nearest` (a sentence, or None), `commonest` (the `reason` that refuses
+        most, its number of `nodes`, `of` all; or None), `refusals` (the number of nodes by reason, once they
+        are known), `nominated` (the node where it waits for others to leave)."""
         return self._listed(_AT_ONCE_S)
 
     def _listed(self, at_once_s: float) -> list[dict[str, Any]]:
@@ -206,7 +207,9 @@ class Waiting:
             # The known part; `nearest` has the problem.
             wanted = f"{wanted}, and {UNREADABLE}" if wanted else UNREADABLE
         filters = entry.filters if entry is not None else 0
-        text = other_scheduler(waiting.scheduler_name, filters > 0, self._explainer.config) or text
+        stranger = other_scheduler(waiting.scheduler_name, filters > 0, self._explainer.config)
+        if waiting.invalid is None:
+            text = stranger or text
         if pod.terminating:
             reason = text = BEING_DELETED
         return {
@@ -218,6 +221,7 @@ class Waiting:
             "since": micro_time(pod.created_at) if pod.created_at is not None else None,
             "asks": wanted,
             "filters": filters,
+            "served": stranger is None,
             "fits": fits,
             "reason": reason,
             "nearest": text,

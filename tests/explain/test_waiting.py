@@ -54,6 +54,7 @@ def test_each_is_shown_with_its_reason_and_the_nearest_node() -> None:
         "since": None,
         "asks": "50000 MiB of a GPU",
         "filters": 1,
+        "served": True,
         "fits": 0,
         "reason": "Insufficient GPU memory on one device",
         "nearest": "n GPU 0 is 36,272 MiB short (needs 50,000, has 13,728); would fit if pod default/x "

@@ -40,7 +40,7 @@ class QueueView:
         pending = {each.pod.identity: each for each in self._source.pending()}
         lines = {line["uid"] or f"{line['namespace']}/{line['name']}": line for line in self._lines()}
         found = _planned_rows(plan, pending) if plan is not None else _bare_rows(pending)
-        rows = [row._replace(fits=_fits(lines.get(row.identity))) for row in found]
+        rows = [_beside(lines.get(row.identity), row) for row in found]
         made = self._estimates.of(rows)
         wanted = [
             (position, row)
@@ -80,8 +80,9 @@ def _planned_rows(plan: Plan, pending: Mapping[str, PendingPod]) -> list[Waiting
     return [*found, *_bare_rows(new)]
 
 
-def _fits(line: Mapping[str, Any] | None) -> int | None:
-    return line["fits"] if line is not None else None
+def _beside(line: Mapping[str, Any] | None, row: Waiting) -> Waiting:
+    """The row with what its line says of its first pod."""
+    return row if line is None else row._replace(fits=line["fits"], served=line["served"])
 
 
 def _bare_rows(pending: Mapping[str, PendingPod]) -> list[Waiting]:

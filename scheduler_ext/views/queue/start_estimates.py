@@ -42,7 +42,8 @@ _PAUSE_S = 0.002
 _APART = "the pods of its gang go to different nodes, which estimates do not follow"
 _PLACED = (State.PLANNED, State.NOMINATED)
 # The planner found no room for it now.
-_WITHOUT_ROOM = (State.WAITING, State.RESERVED, State.EVICTING, State.BEHIND)
+_WITHOUT_ROOM = (State.WAITING, State.RESERVED, State.EVICTING, State.BEHIND, State.NOT_KEPT)
+_NOT_SERVED = "another scheduler is to place it"
 _UNKNOWN = {
     State.GATED: "it has scheduling gates",
     State.TERMINATING: "it is being deleted",
@@ -55,12 +56,14 @@ _UNKNOWN = {
 
 class Waiting(NamedTuple):
     """A row of the queue: a pod, or the pods of a gang, as they wait; their state, and the nodes that keep
-    places for them. `fits` is the number of nodes that the first pod fits on now; None if unknown."""
+    places for them. `fits` is the number of nodes that the first pod fits on now; None if unknown. One that
+    is not `served` waits for another scheduler."""
 
     pods: Sequence[PendingPod]
     state: State
     entries: Sequence[Entry] = ()
     fits: int | None = None
+    served: bool = True
 
     @property
     def identity(self) -> str:
@@ -73,6 +76,11 @@ class Waiting(NamedTuple):
         if self.entries and self.state in _WITHOUT_ROOM:
             return True
         return self.fits == 0 and self.state not in _PLACED and len(self.pods) == 1
+
+    @property
+    def no_estimate(self) -> str | None:
+        """Why nothing is estimated for it."""
+        return _UNKNOWN.get(self.state, None if self.served else _NOT_SERVED)
 
 
 class Estimated(NamedTuple):
@@ -161,9 +169,9 @@ class StartEstimates:
         now, status, snapshot = self._wall_time(), self._source.status(), self._source.snapshot
         found = {row.identity: Estimate(unknown=TOO_FAR) for row in rows}
         for row in rows:
-            if row.state in _UNKNOWN:
-                found[row.identity] = Estimate(unknown=_UNKNOWN[row.state])
-        queue = [row for row in rows if row.state not in _UNKNOWN][:MOST]
+            if row.no_estimate is not None:
+                found[row.identity] = Estimate(unknown=row.no_estimate)
+        queue = [row for row in rows if row.no_estimate is None][:MOST]
         if snapshot is None or not queue:
             return Estimated(now, found, _refused(rows))
         self._room.follow(snapshot, self._source.node_facts())

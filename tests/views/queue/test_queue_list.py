@@ -139,13 +139,15 @@ class TestWithoutAPlan:
 
     def test_gated_and_unreadable_pods_are_named(self) -> None:
         gated = waits("gated", schedulingGates=[{"name": "example.com/later"}])
-        broken = waits("broken") | {}
+        broken = waits("broken", schedulerName="batch")
         broken["metadata"]["annotations"] = {"gpu.scheduler-ext.io/min-memory": "much"}
         items = listed(gated, broken, FIRST, SECOND)["items"]
         assert {item["name"]: item["state"] for item in items} == {"gated": "gated", "broken": "invalid"}
-        assert "scheduling gate example.com/later: the controller of example.com removes it" in {
-            item["reason"] for item in items
-        }
+        reasons = {item["name"]: item["reason"] for item in items}
+        assert reasons["gated"] == (
+            "scheduling gate example.com/later: the controller of example.com removes it"
+        )
+        assert "min-memory" in reasons["broken"]
         assert {item["start"]["unknown"] for item in items} == {
             "it has scheduling gates",
             "its request, or its gang, cannot be read",
@@ -328,7 +330,7 @@ class TestStarts:
 
     def test_an_estimate_that_is_older_than_the_reason_is_not_shown_beside_it(self) -> None:
         source = Followed(cluster(waits("w"), FIRST))
-        line = {"uid": "uid-w", "fits": 1, "nearest": FITS_NOW, "reason": "", "refusals": {}}
+        line = {"uid": "uid-w", "served": True, "fits": 1, "nearest": FITS_NOW, "reason": "", "refusals": {}}
         estimates = StartEstimates(source, CONFIG, 60.0, monotonic=lambda: 0.0)
         view = QueueView(source, lambda: [line], estimates)
         assert start(view.listed(None, time.time()), "w")["unknown"] is None
@@ -336,6 +338,20 @@ class TestStarts:
         assert start(view.listed(None, time.time()), "w")["unknown"] == (
             "the estimate is being made; ask again in some seconds"
         )
+
+    def test_a_pod_of_another_scheduler_has_none(self) -> None:
+        (item,) = listed(waits("w", schedulerName="batch"))["items"]
+        assert item["reason"].startswith("its schedulerName is batch, which has not asked about it")
+        assert item["start"]["unknown"] == "another scheduler is to place it"
+
+    def test_a_gang_for_which_no_places_are_kept_does_not_start_now(self) -> None:
+        """Though the GPUs suffice: a member lacks something else."""
+        short = "1 of 2 members fit; no node for 1 × nvidia.com/gpu: 1 Insufficient memory"
+        plan = Plan(
+            time.time(), [entry(name, State.NOT_KEPT, gang=GANG, reason=short) for name in ("m1", "m2")]
+        )
+        found = start(listed(waits("m1"), waits("m2"), plan=plan), "train")
+        assert (found["earliest"], found["latest"]) == (None, None)
 
     def test_a_failure_leaves_the_queue(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fails(*_: object) -> None:
