@@ -119,9 +119,12 @@ class _Level(Generic[Ask]):
         return len(self._places) >= len(before) and self._gpus(self._places) > self._gpus(before)
 
     def _pairs(self, before: dict[int, Place]) -> Iterator[tuple[int, int]]:
-        """A pod without a place, one of each kind, and each pod that may be in its way, on the nodes where it
-        would fit without any of this level."""
-        waiting = {self._asks[index].kind: index for index in self._largest_first() if index not in before}
+        """A pod without a place, the first of each kind, and each pod that may be in its way, on the nodes
+        where it would fit without any of this level."""
+        waiting: dict[Hashable, int] = {}
+        for index in self._largest_first():
+            if index not in before:
+                waiting.setdefault(self._asks[index].kind, index)
         smallest_first = [index for index in reversed(self._largest_first()) if index in before]
         for taker in waiting.values():
             nodes = {place.node for place in before.values()}

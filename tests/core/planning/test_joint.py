@@ -58,6 +58,12 @@ def admitted(asks: Sequence[Waiting], found: Sequence[bool]) -> tuple[int, int]:
             id="a pod goes to another node for one that fits on its own alone",
         ),
         pytest.param(
+            [((1000,), 4), ((1000,), 1)],
+            [Waiting(1000), Waiting(810, cores=2), Waiting(810, cores=2)],
+            [True, True, False],
+            id="of equal pods the first one gets the place that another one leaves",
+        ),
+        pytest.param(
             [((1000,), 8)],
             [Waiting(1000, cores=2), Waiting(1000, cores=1)],
             [True, False],
