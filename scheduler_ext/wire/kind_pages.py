@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 _AUTOSCALERS: Final = "docs/tasks/autoscalers.md"
+_GPU_OPERATOR: Final = "docs/tasks/platforms/README.md#the-gpu-operator"
 _SHARING: Final = "docs/concepts/README.md#sharing-modes"
 # By API group and kind; a group alone stands for all its other kinds.
 _PAGES: Final = {
@@ -23,13 +24,13 @@ _PAGES: Final = {
     "machine.openshift.io": _AUTOSCALERS,
     "cluster.x-k8s.io": _AUTOSCALERS,
     "cli.scheduler-ext.io/NodeGroups": _AUTOSCALERS,
-    "nvidia.com/ClusterPolicy": "docs/tasks/agent.md",
-    "nvidia.com/NVIDIADriver": "docs/tasks/agent.md",
+    "nvidia.com/ClusterPolicy": _GPU_OPERATOR,
+    "nvidia.com/NVIDIADriver": _GPU_OPERATOR,
     "resource.k8s.io": "docs/tasks/dra.md",
     "resource.nvidia.com": "docs/tasks/dra.md",
     "scheduling.k8s.io/PodGroup": "docs/tasks/gangs.md",
     "scheduling.k8s.io/Workload": "docs/tasks/gangs.md",
-    "scheduling.x-k8s.io": "docs/tasks/gangs.md",
+    "scheduling.x-k8s.io/PodGroup": "docs/tasks/gangs.md",
     "scheduling.run.ai": "docs/tasks/gangs.md",
     "scheduling.volcano.sh": "docs/tasks/gangs.md",
     "gpu.scheduler-ext.io/GPUReservation": "docs/reference/gpureservation.md",
