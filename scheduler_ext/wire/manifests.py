@@ -17,6 +17,7 @@ import msgspec
 
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.request.wishes import shown
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_object
 from scheduler_ext.wire.gang_groups import MadeGangs, made_gangs
@@ -37,6 +38,7 @@ _MAX_VALUES: Final = 20_000
 _NOT_SEARCHED: Final = ("metadata", "status")
 # The number of a template's pods is the product of these fields on the way to it.
 _COUNTS: Final = ("replicas", "numOfHosts")
+_WHOLE_NUMBERS: Final = (*_COUNTS, "parallelism", "completions")
 # The second spelling is older, and still read.
 _MIN_SCALES: Final = ("autoscaling.knative.dev/min-scale", "autoscaling.knative.dev/minScale")
 _ON_EACH_NODE: Final = ("DaemonSet", "BroadcastJob")
@@ -200,6 +202,14 @@ class _Place:
         copies = None if value["kind"] in _ON_EACH_NODE else self.copies
         return replace(self, gangs=self._gangs(made_gangs(value)) or self.gangs, copies=copies)
 
+    def counting(self, value: Mapping[str, Any]) -> _Place:
+        """The same place, with a remark if a number of copies in the mapping there cannot be read."""
+        unread = next((key for key in _WHOLE_NUMBERS if isinstance(value.get(key), (str, float, bool))), None)
+        if unread is None:
+            return self
+        text = f"{self._path(unread)}: {shown(str(value[unread]))} is no whole number, and counts as 1"
+        return replace(self, remark=text)
+
     def of_role(self, role: Role) -> _Place:
         """The place of a role of an object that is here."""
         copies = None if role.copies is None else self._times(role.copies)
@@ -251,7 +261,8 @@ def template_manifests(
     roles = [place.role for place, _ in found]
     manifests = []
     for i, (place, template) in enumerate(found):
-        read = decode_object(msgspec.json.encode(template), _Template, f"{workload}: {place.path}")
+        named = msgspec.json.encode(_with_names(template))
+        read = decode_object(named, _Template, f"{workload}: {place.path}")
         given = read.metadata or kube.ObjectMeta()
         made = kube.ObjectMeta(
             name=name if len(found) == 1 else _name(name, roles, i),
@@ -270,6 +281,20 @@ def template_manifests(
     return manifests
 
 
+def _with_names(template: dict[str, Any]) -> dict[str, Any]:
+    """The template with the names that Knative gives to containers without one (serving 1.19,
+    pkg/apis/config/defaults.go, DefaultUserContainerName)."""
+    containers = template["spec"]["containers"]
+    if all(not isinstance(each, dict) or each.get("name") for each in containers):
+        return template
+    ends = [""] if len(containers) == 1 else [f"-{i}" for i in range(len(containers))]
+    named = [
+        each if not isinstance(each, dict) or each.get("name") else {**each, "name": f"user-container{end}"}
+        for each, end in zip(containers, ends, strict=True)
+    ]
+    return {**template, "spec": {**template["spec"], "containers": named}}
+
+
 def _name(workload: str, roles: list[str], i: int) -> str:
     """The name of the pod of a template; a missing role, or one of several templates, gets a number."""
     role = roles[i]
@@ -283,7 +308,7 @@ def _templates(
     if place.depth > _MAX_DEPTH or next(left, None) is None:
         return
     if isinstance(value, dict):
-        place = place.inside(value)
+        place = place.inside(value).counting(value)
         group, kind = str(value.get("apiVersion")).partition("/")[0], str(value.get("kind"))
         if is_read(group, kind):
             for role in roles_of(group, kind, value, lookup):

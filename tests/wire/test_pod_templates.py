@@ -195,9 +195,31 @@ def test_a_mistake_in_a_template_is_named_with_its_place() -> None:
         read(workload("Job", {"template": wrong}))
 
 
-@pytest.mark.parametrize("replicas", ["three", True])
-def test_an_invalid_number_of_replicas_is_one(replicas: Any) -> None:
-    assert read(workload("Mine", {"replicas": replicas, "template": TEMPLATE})) == [("w", 1)]
+@pytest.mark.parametrize("field", ["replicas", "parallelism"])
+@pytest.mark.parametrize("number", ["3", "${trialParameters.workers}", True, 2.5])
+def test_a_number_that_cannot_be_read_counts_as_one_with_a_note(field: str, number: Any) -> None:
+    mine = workload("Mine", {field: number, "template": TEMPLATE})
+    (manifest,) = read_manifests(yaml.safe_dump(mine).encode())
+    assert manifest.copies == 1
+    assert manifest.notes()[1:] == [
+        f"Mine team/w: spec.{field}: {str(number)!r} is no whole number, and counts as 1"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param([None], ["user-container"], id="the only one, as in Knative"),
+        pytest.param(["a", None], ["a", "user-container-1"], id="one beside others"),
+    ],
+)
+def test_a_container_without_a_name_gets_one(names: list[str | None], expected: list[str]) -> None:
+    containers = [{"name": name} if name else {"image": "x"} for name in names]
+    (made,) = read_pods(
+        yaml.safe_dump(workload("Service", {"template": {"spec": {"containers": containers}}})).encode()
+    )
+    assert made.spec is not None
+    assert [each.name for each in made.spec.containers or () if each is not None] == expected
 
 
 def test_all_pods_of_a_workload_come_to_a_simulation() -> None:
