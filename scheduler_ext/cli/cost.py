@@ -8,6 +8,7 @@ from scheduler_ext.cli.inputs import Source, config_option, source_options
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show
 from scheduler_ext.views.cost_report import cost_report
+from scheduler_ext.views.idle_pods import ALSO_IDLE
 from scheduler_ext.wire.config import Configuration
 
 
@@ -30,7 +31,7 @@ def cost(source: Source, config: Configuration, output: str) -> None:
 def _print(report: dict[str, Any], *, wide: bool) -> None:
     """The table of models, and of namespaces; with `wide` a line for each model of a namespace."""
     total = report["total"]
-    show(f"{total['total']:.2f} {report['currency']} per hour for {total['gpus']} GPUs")
+    show(f"{total['total']:.2f} {report['currency']} per hour for {total['gpus']:g} GPUs")
     click.echo()
     print_items(_MODELS, [*report["models"], {"model": "total", **total}], wide=wide)
     if report["namespaces"]:
@@ -54,9 +55,7 @@ def _notes(report: dict[str, Any]) -> list[str]:
     if report["total"]["unmeasured"]:
         notes.append("UNMEASURED is a part of ALLOCATED for which no report says whether it computes")
     if report["total"]["idle"]:
-        notes.append(
-            "IDLE counts GPUs, also those of pods that compute on others; `idle` lists pods without any work"
-        )
+        notes.append(f"IDLE counts GPUs, {ALSO_IDLE}; `idle` lists pods without any work")
     if left_out := report["nodesLeftOut"]:
         notes.append(f"without the GPUs of {len(left_out)} nodes that no agent reports any more")
     return notes
@@ -69,7 +68,7 @@ def _money(name: str) -> Any:
 _HELD: Columns = {name.upper(): _money(name) for name in ("allocated", "idle", "unmeasured")}
 _MODELS: Columns = {
     "MODEL": "model",
-    "GPUS": "gpus",
+    "GPUS": lambda item: f"{item['gpus']:g}",
     "TOTAL": _money("total"),
     **_HELD,
     **{name.upper(): _money(name) for name in ("free", "stranded", "unavailable")},

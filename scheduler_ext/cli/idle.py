@@ -7,8 +7,8 @@ import click
 from scheduler_ext.cli.inputs import Source, config_option, source_options
 from scheduler_ext.cli.options import output_option, some_namespace_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
-from scheduler_ext.views.idle_pods import idle_pod_list
-from scheduler_ext.views.node_value import DIGITS
+from scheduler_ext.core.gpu.value_table import DIGITS
+from scheduler_ext.views.idle_pods import ALSO_IDLE, idle_pod_list
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import span_text
 
@@ -44,7 +44,7 @@ def _print(listing: dict[str, Any], *, wide: bool) -> None:
     if f"{listed:.2f}" != f"{listing['idleGpuValue']:.2f}":
         notes.append(
             f"pods without any work waste {listed:.2f} {listing['currency']} per hour; IDLE of `cost` is "
-            f"{listing['idleGpuValue']:.2f}: it counts GPUs, also those of pods that compute on others"
+            f"{listing['idleGpuValue']:.2f}: it counts GPUs, {ALSO_IDLE}"
         )
     if unknown := listing["unknownPods"]:
         pods = "1 running pod with GPUs is" if unknown == 1 else f"{unknown} running pods with GPUs are"

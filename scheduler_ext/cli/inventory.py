@@ -119,7 +119,7 @@ _NODE_COLUMNS: Columns = {
     "NODE": "node",
     "STATE": "state",
     "SOURCE": lambda item: item["source"] + (", report refused" if item["problem"] else ""),
-    "GPUS": lambda item: len(item["devices"]),
+    "GPUS": lambda item: f"{item['gpus']:g}",
     "SICK": lambda item: sum(not device["healthy"] for device in item["devices"]),
     "CORDONED": _cordoned,
     "UNATTRIBUTED": lambda item: sum(each["count"] for each in item["unattributed"]),

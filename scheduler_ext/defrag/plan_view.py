@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
 from typing import Any
 
+from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.intree import OTHER_NODES
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
@@ -67,7 +68,7 @@ def _move(
         "uid": pod.uid,
         "owner": {"kind": pod.owner.kind, "name": pod.owner.name},
         "priority": pod.bound.priority,
-        "valueAtRisk": round(pod.value_at_risk, 2),
+        "valueAtRisk": round(pod.value_at_risk, DIGITS),
         "from": {
             "node": pod.node,
             "devices": list(held.get(pod.uid, ())),

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from scheduler_ext.core.gpu.readings import NodeReadings, Readings
+from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.views.history import fragmentation_by_node
 from scheduler_ext.views.node_usage import PerNode
-from scheduler_ext.views.node_value import DIGITS, node_value
+from scheduler_ext.views.node_value import node_value
 from scheduler_ext.views.value_account import (
     Account,
     Held,
@@ -23,9 +24,9 @@ from scheduler_ext.views.value_account import (
 )
 from scheduler_ext.wire.config import Configuration
 
-# What pods hold, and with the rest the whole value.
+# What pods hold, and with the rest the whole value, and the GPUs that have it.
 _HELD = ("allocated", "idle", "unmeasured")
-_ALL = (*_HELD, "free", "stranded", "unavailable", "total")
+_ALL = ("gpus", *_HELD, "free", "stranded", "unavailable", "total")
 
 
 class Ledgers:
@@ -87,11 +88,8 @@ def cost_report(
         "currency": config.cost.currency,
         "perUnit": config.cost.per_unit,
         "idleAfterSeconds": config.idle_after_s(),
-        "total": {"gpus": found.total.gpus} | _amounts(found.total, _ALL),
-        "models": [
-            {"model": model, "gpus": account.gpus} | _amounts(account, _ALL)
-            for model, account in _by_model(found.models)
-        ],
+        "total": _amounts(found.total, _ALL),
+        "models": [{"model": model} | _amounts(account, _ALL) for model, account in _by_model(found.models)],
         "namespaces": [
             {
                 "namespace": name,

@@ -7,6 +7,7 @@ from typing import Any
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
 from scheduler_ext.core.gpu.readings import NO_READINGS, NodeReadings, Readings
+from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import NodeInfo
@@ -75,6 +76,7 @@ def _item(
         "notOffered": not_offered(info, attribution.beyond),
         "cordonsUnknown": [] if report is None else list(report.cordoned_strangers),
         "migFree": dict(mig_free),
+        "gpus": round(info.gpu_count, DIGITS),
         "devices": _estimated(info, attribution.beyond)
         if report is None
         else [

@@ -2,14 +2,14 @@
 a factor; a part of a GPU has its part of the price."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.gpu.gpu import Device, Holder
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.gpu.value_table import part_of_gpu
-from scheduler_ext.core.node.attribution import attribute
+from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.claimed import ClaimedGpu, claimed_gpus
 from scheduler_ext.core.node.columns import loose_gpus
 from scheduler_ext.core.node.estimate import Estimate
@@ -20,8 +20,6 @@ from scheduler_ext.views.node_usage import takes_new
 from scheduler_ext.views.placed_pods import claimed_part
 from scheduler_ext.views.value_account import NO_VALUE, HeldValue, Kind, NodeValue
 
-# Of values and of parts of GPUs, in all lists: more digits are errors of rounding.
-DIGITS = 6
 # The namespace of holders without a known one. No namespace has this name.
 UNKNOWN = "_unknown"
 
@@ -50,13 +48,9 @@ def node_value(node: Node, sizing: Sizing, factor: float) -> NodeValue:
     # What is known by its number alone counts on some of the GPUs that it may be, so that sums are right.
     if attribution.held is not known:
         node = resolve_held(info, attribution.held, sizing.resources, sizing.headroom_percent)
-    left = node
-    if attribution.beyond:
-        left = resolve_held(info, attribution.taken.held, sizing.resources, sizing.headroom_percent)
-    tally = _Tally(node, left, known)
+    tally = _Tally(node, attribution, known)
     for device in info.devices:
-        price = gpu_price(info, device.model, sizing, factor)
-        tally.add(device, price, attribution.held.devices[device.uuid].instances)
+        tally.add(device, gpu_price(info, device.model, sizing, factor))
     return tally.done()
 
 
@@ -77,7 +71,7 @@ def _estimated(node: Node, estimate: Estimate, sizing: Sizing, factor: float) ->
     usable = min(estimate.count - held, loose_gpus(node.state))
     part = HeldValue(UNKNOWN, kind, held * price)
     return NodeValue(
-        gpus={kind: estimate.count},
+        gpus={kind: node.info.gpu_count},
         held=tuple(_split(part, _unseen(node.info, Counter()))) if held else (),
         unheld={kind: usable * price},
         unavailable={kind: (estimate.count - held - usable) * price},
@@ -85,37 +79,39 @@ def _estimated(node: Node, estimate: Estimate, sizing: Sizing, factor: float) ->
 
 
 class _Tally:
-    """Adds up the GPUs of a node with a report; `left` is that node without what is not offered, `known` are
-    the holdings whose GPU is known."""
+    """Adds up the GPUs of a node with a report, after the attributed holdings; `known` are those whose GPU is
+    known."""
 
-    def __init__(self, node: Node, left: Node, known: Holdings) -> None:
+    def __init__(self, node: Node, attribution: Attribution, known: Holdings) -> None:
         info, report = node.info, node.info.report
         self._info = info
         self._known = known
         self._slots = dict(node.gpus)
-        self._left = dict(left.gpus)
+        self._held_by = attribution.held.devices
+        self._taken = attribution.taken.held.devices
         self._takes_shares = node.state.takes_shares and not node.state.in_parts
         self._replicas = report.replicas if report is not None and report.sharing_strategy != "none" else 1
         self._peaks = {pod.uid: share_peaks(pod, info.devices) for pod in info.pods if pod.holds}
         self._claimed = list(claimed_gpus(info))
         # Whole GPUs, replicas and instances that each pod was seen on.
         self._seen: Counter[str] = Counter()
-        self._gpus: Counter[Kind] = Counter()
+        self._gpus: dict[Kind, float] = {}
         self._held: list[HeldValue] = []
         self._unheld: dict[Kind, float] = {}
         self._unavailable: dict[Kind, float] = {}
 
-    def add(self, device: Device, price: float, instances: set[str]) -> None:
-        """Take one GPU; its `instances` are held."""
-        kind, slot = Kind(device.model.name, device.product), self._left[device.uuid]
-        self._gpus[kind] += 1
+    def add(self, device: Device, price: float) -> None:
+        """Take one GPU."""
+        kind, slot = Kind(device.model.name, device.product), self._slots[device.uuid]
+        self._gpus[kind] = self._gpus.get(kind, 0.0) + self._info.gpu_part
+        before, taken = self._held_by[device.uuid], self._taken[device.uuid]
         report = self._info.report
         if report is not None and report.hands_out_instances(device):
-            held = sum(self._add_instances(device, kind, price, instances))
+            held = sum(self._add_instances(device, kind, price, before.instances))
             # Without instances, no pod can have anything of it.
-            usable = slot.idle if device.mig.instances else 0.0
+            usable = _part(device, {each.uuid for each in device.mig.instances} - taken.instances)
         else:
-            held = 1 - self._slots[device.uuid].idle
+            held = 1 - slot.idle
             if held > 0:
                 part = HeldValue(UNKNOWN, kind, held * price, device.uuid)
                 self._held += _split(part, self._holders(device))
@@ -123,8 +119,9 @@ class _Tally:
             if self._takes_shares and slot.share_total_mib:
                 # Memory in use by no known pod is neither held nor free.
                 usable = min(slot.idle, max(0, slot.share_free_mib) / slot.share_total_mib)
-        # Shares may be on other GPUs of what is left.
-        usable = min(usable, 1 - held) if takes_new(self._info, device) else 0.0
+            # Less what is not offered.
+            usable = max(0.0, usable - (taken.units - before.units) / self._replicas)
+        usable = usable if takes_new(self._info, device) else 0.0
         self._unheld[kind] = self._unheld.get(kind, 0.0) + usable * price
         self._unavailable[kind] = self._unavailable.get(kind, 0.0) + (1 - held - usable) * price
 
@@ -151,11 +148,11 @@ class _Tally:
         self, device: Device, kind: Kind, price: float, instances: set[str]
     ) -> Iterator[float]:
         """The parts of the GPU that are held instances."""
-        slots = sum(each.size for each in device.mig.instances)
         for instance in device.mig.instances:
             if instance.uuid not in instances:
                 continue
-            part = HeldValue(UNKNOWN, kind, instance.size / slots * price, device.uuid, instance.uuid)
+            size = _part(device, {instance.uuid})
+            part = HeldValue(UNKNOWN, kind, size * price, device.uuid, instance.uuid)
             claims = [each for each in self._claimed if each.device.uuid == instance.uuid]
             who: dict[Who, float] = {}
             if claims:
@@ -164,7 +161,7 @@ class _Tally:
                 who = {self._holder(instance.holder): 1.0}
                 self._seen.update(each.uid for each in who if each.uid is not None)
             self._held += _split(part, who)
-            yield instance.size / slots
+            yield size
 
     def _holders(self, device: Device) -> dict[Who, float]:
         """The pods that hold parts of a GPU without MIG, with the size of each part."""
@@ -205,6 +202,12 @@ class _Tally:
         if pod is not None:
             return Who(pod.namespace, pod.uid)
         return Who(holder.namespace or UNKNOWN, holder.uid)
+
+
+def _part(device: Device, instances: Collection[str]) -> float:
+    """The part of a GPU that these of its instances have, as of all of them."""
+    sizes = {each.uuid: each.size for each in device.mig.instances}
+    return sum(sizes[uuid] for uuid in instances) / max(1, sum(sizes.values()))
 
 
 def _claimants(each: ClaimedGpu) -> dict[Who, float]:

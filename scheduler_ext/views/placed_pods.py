@@ -1,22 +1,24 @@
 """A pod that holds GPUs, with its part of them and its use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
+from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.node.claimed import ClaimedGpu, claimed_gpus, gpu_pods
-from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.quantity import BYTES_PER_MIB
 from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.explain.waiting import placed_item
 
 
 class PlacedPod(NamedTuple):
-    """A pod that holds `gpus` GPUs of a node, parts of GPUs included. `requested_mib` is the memory that they
-    promise to it, 0 where GPUs are shared by time; `used_mib` is the use of its processes, None if the agent
-    cannot see that."""
+    """A pod that holds GPUs of a node: `held` as the node counts them, `gpus` as whole ones, parts of GPUs
+    included. `requested_mib` is the memory that they promise to it, 0 where GPUs are shared by time;
+    `used_mib` is the use of its processes, None if the agent cannot see that."""
 
     pod: BoundPod
+    held: float
     gpus: float
     requested_mib: int
     used_mib: int | None
@@ -27,15 +29,22 @@ class PlacedPod(NamedTuple):
         return self.pod.started_at or self.pod.created_at
 
 
-def placed_pods(info: NodeInfo) -> tuple[PlacedPod, ...]:
+def placed_pods(node: Node) -> tuple[PlacedPod, ...]:
     """The pods that hold GPUs of one node."""
+    info = node.info
+    share_sizes_mib = {uuid: slot.share_total_mib for uuid, slot in node.gpus if uuid is not None}
     claimed = list(claimed_gpus(info))
     found = []
     for pod in gpu_pods(info):
         own = [each for each in claimed if pod.uid in dict(each.claim.pods)]
-        parts = [*_by_unit(pod, info), *(claimed_part(each, info) for each in own), *_by_share(pod, info)]
-        gpus = round(sum(part for part, _ in parts), 3)
-        found.append(PlacedPod(pod, gpus, sum(mib for _, mib in parts), used_mib(pod, info)))
+        parts = [
+            *_by_unit(pod, info),
+            *(claimed_part(each, info) for each in own),
+            *_by_share(pod, share_sizes_mib),
+        ]
+        held = round(sum(part for part, _ in parts), DIGITS)
+        gpus = round(held * info.gpu_part, DIGITS)
+        found.append(PlacedPod(pod, held, gpus, sum(mib for _, mib in parts), used_mib(pod, info)))
     return tuple(found)
 
 
@@ -87,12 +96,13 @@ def claimed_part(each: ClaimedGpu, info: NodeInfo) -> tuple[float, int]:
     return 1.0, max(0, total - on.memory.reserved_mib) if on is not None else 0
 
 
-def _by_share(pod: BoundPod, info: NodeInfo) -> Iterator[tuple[float, int]]:
+def _by_share(pod: BoundPod, sizes_mib: Mapping[str, int]) -> Iterator[tuple[float, int]]:
+    """`sizes_mib` is the memory for shares of each GPU of the node."""
     if pod.request.shares is None:
         return
     given = {uuid for uuids in pod.devices.values() for uuid in uuids}
-    totals = [device.memory.total_mib for device in info.devices if device.uuid in given]
-    total = next(iter(totals or [device.memory.total_mib for device in info.devices]), 0)
+    totals = [mib for uuid, mib in sizes_mib.items() if uuid in given]
+    total = next(iter(totals or sizes_mib.values()), 0)
     mib = pod.request.shares.total_mib
     yield min(float(len(totals) or 1), mib / total) if total else 0.0, mib
 

@@ -151,7 +151,7 @@ class PlacedPods:
         if time.monotonic() > self._rest_at:
             time.sleep(_REST_S)
             self._rest_at = time.monotonic() + _WORK_S
-        return placed_pods(node.info)
+        return placed_pods(node)
 
 
 @dataclass(slots=True)

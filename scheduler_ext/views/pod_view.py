@@ -62,7 +62,7 @@ def _placed(
     node = snapshot.nodes.get(bound_to or "") if snapshot is not None else None
     if node is None:
         return None
-    for placed in placed_pods(node.info):
+    for placed in placed_pods(node):
         if (placed.pod.namespace, placed.pod.name) == (namespace, name):
             return placed_row(placed, node.info)
     return None

@@ -8,10 +8,11 @@ from typing import Any
 
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile
 from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
+from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.request.resource_names import MIG_PREFIX
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.views.node_value import DIGITS, gpu_price
+from scheduler_ext.views.node_value import gpu_price
 from scheduler_ext.views.observed_peaks import SEVERAL_ASKS, Observed, observed
 from scheduler_ext.views.offers import Offer, offers
 from scheduler_ext.views.right_size import AFTER_FAILURE, MARGIN, STEP_MIB, Bounds, bounds, is_worth

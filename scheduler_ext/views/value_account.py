@@ -16,11 +16,11 @@ class Kind(NamedTuple):
 
 
 class Account(NamedTuple):
-    """GPUs, and values per hour. Pods hold `allocated`; of this, `idle` computed nothing for long, and of
-    `unmeasured` that is unknown. New pods may have `free`; no expected pod can use `stranded`, and no pod
+    """Whole GPUs, and values per hour. Pods hold `allocated`; of this, `idle` computed nothing for long, and
+    of `unmeasured` that is unknown. New pods may have `free`; no expected pod can use `stranded`, and no pod
     at all can have `unavailable`."""
 
-    gpus: int = 0
+    gpus: float = 0.0
     allocated: float = 0.0
     idle: float = 0.0
     unmeasured: float = 0.0
@@ -55,10 +55,10 @@ class HeldValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeValue:
-    """One node. By kind: the number of its GPUs, and the values of what new pods may have of them
+    """One node. By kind: its GPUs as whole ones, and the values of what new pods may have of them
     (`unheld`) and of what no pod can have."""
 
-    gpus: Mapping[Kind, int] = field(default_factory=dict)
+    gpus: Mapping[Kind, float] = field(default_factory=dict)
     held: tuple[HeldValue, ...] = ()
     unheld: Mapping[Kind, float] = field(default_factory=dict)
     unavailable: Mapping[Kind, float] = field(default_factory=dict)
@@ -137,9 +137,9 @@ def ledger(nodes: Iterable[tuple[NodeValue, Held, float]]) -> Ledger:
                 sums[_IDLE] += each.idle
                 sums[_UNMEASURED] += each.unmeasured
     return Ledger(
-        {kind: Account(*sums) for kind, sums in models.items()},  # type: ignore[arg-type]
+        {kind: Account(*sums) for kind, sums in models.items()},
         {
-            namespace: {kind: Account(*sums) for kind, sums in kinds.items()}  # type: ignore[arg-type]
+            namespace: {kind: Account(*sums) for kind, sums in kinds.items()}
             for namespace, kinds in namespaces.items()
         },
     )

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.planning.draining import Topology
 from scheduler_ext.core.planning.gang import NODE_POOL, Gang, GangKey, GangWish, Member, MemberState, gangs_of
@@ -58,7 +59,7 @@ class TogetherPlaces:
     def put(self, ask: Asker, node: str) -> None:
         """The pod is on a node that takes it."""
         before = self._cluster.infos[node]
-        value = round(self._cluster.value_per_hour(ask, node), 4)
+        value = round(self._cluster.value_per_hour(ask, node), DIGITS)
         got = {"node": node, "devices": self._cluster.bind(ask, node), "valuePerHour": value}
         self._put.append(_Put(ask, before, got))
 

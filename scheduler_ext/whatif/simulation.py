@@ -8,6 +8,7 @@ from typing import Any
 from scheduler_ext.core.dra.published import TEMPLATE_PREFIX
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
+from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.core.planning.gang import GangWish, InvalidGang
 from scheduler_ext.core.request.quantity import QuantityError
@@ -160,7 +161,7 @@ class _Run:
                 for budget in self._budgets
             ]
             item["victims"] = [name_of(victim) for victim in victims]
-        value = round(self._cluster.value_per_hour(asker, node), 4)
+        value = round(self._cluster.value_per_hour(asker, node), DIGITS)
         item |= {"node": node, "devices": self._cluster.bind(asker, node), "valuePerHour": value}
         self._allocate(pod, node)
         return item

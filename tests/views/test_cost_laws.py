@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -77,19 +76,21 @@ def test_no_value_is_lost_and_the_views_agree(case: tuple[Snapshot, NodeReadings
     # A MIG instance that is offered as a GPU has a part of the value.
     if not any(each.report is None and each.estimate and each.estimate.model.is_mig_slice for each in infos):
         assert ledger.total.total == pytest.approx(PER_UNIT * sum(map(worth, infos)), abs=1e-6)
-    counted: Counter[str] = Counter()
+    counted: dict[str, float] = {}
     for kind, account in ledger.models.items():
         assert min(account) >= -1e-9
         assert account.idle + account.unmeasured <= account.allocated + 1e-9
         paid = all_of(kinds[kind] for kinds in ledger.namespaces.values() if kind in kinds)
         for name in ("allocated", "idle", "unmeasured"):
             assert getattr(paid, name) == pytest.approx(getattr(account, name), abs=1e-6)
-        counted[kind.product] += account.gpus
-    expected: Counter[str] = Counter()
+        counted[kind.product] = counted.get(kind.product, 0.0) + account.gpus
+    expected: dict[str, float] = {}
     for node in nodes:
-        for product, amounts in node_usage(node, RESOURCES, 10).by_model.items():
-            expected[product] += amounts.gpus
-    assert +counted == +expected
+        by_model = node_usage(node, RESOURCES, 10).by_model
+        each = node.info.gpu_count / max(1, sum(amounts.gpus for amounts in by_model.values()))
+        for product, amounts in by_model.items():
+            expected[product] = expected.get(product, 0.0) + amounts.gpus * each
+    assert counted == pytest.approx(expected)
 
 
 @given(priced())

@@ -10,6 +10,7 @@ import pytest
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.views.cost_report import Ledgers, cost_report
 from scheduler_ext.views.idle_pods import idle_pod_list
+from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import time_text
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, pod
@@ -55,8 +56,9 @@ def unsplit(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def amounts(entry: dict[str, Any]) -> dict[str, float]:
-    """What is above 0, in cents."""
-    return {key: round(value, 2) for key, value in entry.items() if isinstance(value, float) and value}
+    """The values above 0, in cents."""
+    values = {key: value for key, value in entry.items() if key != "gpus" and isinstance(value, float)}
+    return {key: round(value, 2) for key, value in values.items() if value}
 
 
 @pytest.mark.parametrize(
@@ -107,6 +109,15 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
         ),
         pytest.param(
             [
+                gpu_node("n", [gpu(0), gpu(1)]),
+                node("n", {SHARE: "147456", WHOLE: "2"}, labels=SHARE_NODE),
+                pod("p", {WHOLE: "1"}, on="n"),
+            ],
+            {"allocated": 3.4, "unmeasured": 3.4, "free": 3.4, "total": 6.8},
+            id="beside a GPU that is held, whichever it is, the other is free for shares",
+        ),
+        pytest.param(
+            [
                 node(
                     "n",
                     {WHOLE: "4"},
@@ -116,13 +127,20 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
                     },
                 )
             ],
-            {"free": 6.67, "total": 6.67},
-            id="MIG instances that labels offer as GPUs cost their part of its memory",
+            {"free": 6.8, "total": 6.8},
+            id="of MIG instances that labels offer as GPUs, as many as fit on a GPU cost as much as it",
         ),
     ],
 )
 def test_the_total(objects: list[Json], expected: dict[str, float]) -> None:
     assert amounts(unsplit(report(*objects)["total"])) == expected
+
+
+def test_mig_instances_that_labels_offer_as_gpus_count_as_parts_of_one() -> None:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "nvidia.com/gpu.count": "14"}
+    there = node("n", {WHOLE: "14"}, labels=labels)
+    (listed,) = inventory_list(state(there).infos.values(), CONFIG)["items"]
+    assert (report(there)["total"]["gpus"], listed["gpus"]) == (2.0, 2.0)
 
 
 def test_each_namespace_pays_for_its_pods() -> None:

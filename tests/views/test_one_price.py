@@ -9,6 +9,8 @@ import pytest
 from scheduler_ext.defrag.movable import Rules, movable_pods
 from scheduler_ext.views.cost_report import cost_report
 from scheduler_ext.views.idle_pods import idle_pod_list
+from scheduler_ext.views.listing import inventory_list
+from scheduler_ext.views.placed_pods import placed_pods
 from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.whatif.whatif import WhatIf
 from scheduler_ext.wire.config import Configuration, CostSection
@@ -94,9 +96,12 @@ def test_the_value_per_hour(
     cost = cost_report(snapshot, here.readings, here.facts, CONFIG, NOW)["total"]
     (movable,), _ = movable_pods(here, WhatIf(here, CONFIG), CONFIG, Rules(0.0, NOW))
     assert (idle["valuePerHour"], cost["allocated"], cost["idle"]) == (value, value, value)
-    # Of the price of a whole GPU, as many GPUs.
-    part = snapshot.nodes["n"].info.gpu_part
-    assert idle["gpus"] == pytest.approx(part * value / cost["total"], abs=1e-3)
+    # Of the price of the GPUs, as many of them.
+    assert idle["gpus"] == pytest.approx(cost["gpus"] * value / cost["total"], abs=1e-3)
+    (listed,) = inventory_list(here.infos.values(), CONFIG)["items"]
+    (pod_there,) = placed_pods(snapshot.nodes["n"])
+    assert listed["gpus"] == cost["gpus"]
+    assert pod_there.gpus == idle["gpus"]
     assert movable.value_at_risk == pytest.approx(value * HOURS)
     empty = state(gpu_node("n", [device(held=False, **fields)], **status), *others)
     (placed,) = simulate(read_pods(inventory(pod("new", asks))), empty, CONFIG)["items"]

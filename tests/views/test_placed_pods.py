@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler_ext.core.node.node import Node
 from scheduler_ext.views.placed_pods import placed_pods, placed_row
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, pod
-from tests.views.seen import info_of
+from tests.views.seen import nodes_of
 
 WHOLE = "nvidia.com/gpu"
 ON_FIRST = {"devices.gpu.scheduler-ext.io/main": "GPU-0"}
+
+
+def one_node(*objects: Json) -> Node:
+    (found,) = nodes_of(*objects).values()
+    return found
+
+
 RESERVED = {"totalMiB": 81920, "reservedMiB": 920, "usedMiB": 30000, "unaccountedMiB": 0}
 MIG = {
     "enabled": True,
@@ -34,11 +42,11 @@ MIG = {
         pytest.param(
             (
                 gpu_node("n", [gpu(0, memory=RESERVED, holders=[{"uid": "uid-p", "memoryMiB": 5000}])]),
-                node("n", {SHARE: "70000"}, labels={"gpu.scheduler-ext.io/sharing": "memory"}),
-                pod("p", {SHARE: "20480"}, on="n", annotations=ON_FIRST),
+                node("n", {SHARE: "72808"}, labels={"gpu.scheduler-ext.io/sharing": "memory"}),
+                pod("p", {SHARE: "18202"}, on="n", annotations=ON_FIRST),
             ),
-            (0.25, 20_480, 5000),
-            id="a share is its part of the memory",
+            (0.25, 18_202, 5000),
+            id="a share is its part of the memory for shares",
         ),
         pytest.param(
             (
@@ -59,7 +67,7 @@ MIG = {
     ],
 )
 def test_a_pod_holds(objects: tuple[Json, ...], expected: tuple[float, int, int | None]) -> None:
-    (placed,) = placed_pods(info_of(*objects))
+    (placed,) = placed_pods(one_node(*objects))
     assert (placed.gpus, placed.requested_mib, placed.used_mib) == expected
 
 
@@ -67,9 +75,9 @@ def test_a_row_names_the_gpus_by_index_and_uuid() -> None:
     bound = pod("p", {WHOLE: "1"}, on="n", priority=7)
     bound["status"]["startTime"] = "2026-11-01T00:00:00Z"
     devices = [gpu(0), gpu(3, "GPU-three", holders=[holder("p", container="main")])]
-    info = info_of(gpu_node("n", devices), bound)
-    (placed,) = placed_pods(info)
-    assert placed_row(placed, info) == {
+    there = one_node(gpu_node("n", devices), bound)
+    (placed,) = placed_pods(there)
+    assert placed_row(placed, there.info) == {
         "namespace": "default",
         "name": "p",
         "uid": "uid-p",
@@ -87,4 +95,4 @@ def test_a_row_names_the_gpus_by_index_and_uuid() -> None:
 
 def test_finished_pods_and_pods_without_gpus_hold_nothing() -> None:
     objects = pod("done", {WHOLE: "1"}, on="n", phase="Succeeded"), pod("plain", {"cpu": "1"}, on="n")
-    assert placed_pods(info_of(gpu_node("n", [gpu(0)]), *objects)) == ()
+    assert placed_pods(one_node(gpu_node("n", [gpu(0)]), *objects)) == ()

@@ -226,7 +226,7 @@ def test_without_nodes_the_reason_is_that_there_are_none() -> None:
 
 
 PRICE = {"gpu.scheduler-ext.io/value": "2.5"}
-# Three instances of 19,456 of 81,920 MiB.
+# Three instances, as many as fit on one GPU.
 CUT = {
     "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-2g.20gb",
     "nvidia.com/gpu.count": "3",
@@ -247,12 +247,12 @@ ANNOTATED["metadata"]["annotations"] = PRICE
             5.0,
             id="by the annotation of the node",
         ),
-        pytest.param({SHARE: "8"}, share_node("n", 1), {}, 0.0004, id="a small share, below a cent"),
+        pytest.param({SHARE: "8"}, share_node("n", 1), {}, 0.000369, id="a small share, below a cent"),
         pytest.param(
             {WHOLE: "1"},
             [node("n", {WHOLE: "3"}, labels=CUT)],
             {"A100": 1.0},
-            0.2375,
+            0.333333,
             id="a MIG instance that labels offer as a GPU",
         ),
         pytest.param({}, whole_node("n", None), {}, 0.0, id="a pod without GPUs"),

@@ -88,14 +88,19 @@ def geometry_for(table: str | None) -> Geometry | None:
     return None if fallback is None else geometry_from_report(*fallback)
 
 
-def slice_memory_mib(model: GpuModel) -> int | None:
-    """Return the memory (MiB) of a model of MIG instances (A100-80GB-MIG-1G.10GB): as in the package's table
-    of its GPU, otherwise the least that its name states; None if that is nothing."""
+def slice_profile(model: GpuModel) -> Profile | None:
+    """Return the profile of a model of MIG instances (A100-80GB-MIG-1G.10GB), as in the package's table of
+    its GPU; None if it has none."""
     geometry, name = geometry_for(model.mig_table), model.name.rpartition("-MIG-")[2].lower()
-    for profile in geometry.profiles if geometry is not None else ():
-        if profile.memory_mib is not None and profile.name.replace("+", ".") == name.replace("+", "."):
-            return profile.memory_mib
-    return least_memory_mib(model.name)
+    profiles = geometry.profiles if geometry is not None else ()
+    return next((each for each in profiles if each.name.replace("+", ".") == name.replace("+", ".")), None)
+
+
+def slice_memory_mib(model: GpuModel) -> int | None:
+    """Return the memory (MiB) of a model of MIG instances: as in the package's table of its GPU, otherwise
+    the least that its name states; None if that is nothing."""
+    profile = slice_profile(model)
+    return (profile.memory_mib if profile is not None else None) or least_memory_mib(model.name)
 
 
 def geometry_from_report(

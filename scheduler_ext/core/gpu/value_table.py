@@ -8,7 +8,7 @@ memory and more compute (V100, P100, K80), the value is lowered to that of the n
 import re
 from collections.abc import Iterable, Mapping
 
-from scheduler_ext.core.gpu.mig_geometry import slice_memory_mib
+from scheduler_ext.core.gpu.mig_geometry import slice_memory_mib, slice_profile
 from scheduler_ext.core.gpu.model_table import AMD_PARTITIONS
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 
@@ -65,6 +65,8 @@ VALUES: dict[str, float] = {
     "GAUDI2": 2.6,
     "GAUDI3": 3.5,
 }
+DIGITS = 6
+"""Of values and of parts of GPUs, in all lists: more digits are errors of rounding."""
 # Of a family whose size is unknown: that of its cheapest member.
 _FAMILIES: dict[str, float] = {}
 for _name, _value in VALUES.items():
@@ -98,9 +100,12 @@ def value_of(model: GpuModel, configured: Mapping[str, float]) -> float:
 
 
 def part_of_gpu(model: GpuModel) -> float:
-    """Of a MIG instance that is offered as a GPU: its part of the GPU's memory, 0 to 1."""
+    """Of a MIG instance that is offered as a GPU: its part of a GPU that has as many of them as possible; of
+    an unknown profile its part of the GPU's memory. 1 for other GPUs."""
     if not model.is_mig_slice:
         return 1.0
+    if (profile := slice_profile(model)) is not None:
+        return 1 / profile.max_instances
     whole = canonical_model(model.name.partition("-MIG-")[0]).memory_mib
     own = model.memory_mib or slice_memory_mib(model)
     return min(1.0, own / whole) if own and whole else 1.0

@@ -2,6 +2,7 @@
 assigns a GPU before the agent can see which one; the pod holds it from then on. And the device plugin may
 offer fewer than there are: allocatable does not say which ones it withholds."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -20,9 +21,9 @@ _Placed = tuple[Device, MigInstance]
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """Holdings of a node, some of them on as few devices as possible. `devices` and `instances` are the UUIDs
-    of those that may be held and may be free: the choice among them is arbitrary, but sums over the node are
-    right."""
+    """Holdings of a node, some of them on as few devices as possible, and no longer on unknown ones.
+    `devices` and `instances` are the UUIDs of those that may be held and may be free: the choice among them
+    is arbitrary, but sums over the node are right."""
 
     held: Holdings
     devices: frozenset[str] = frozenset()
@@ -104,6 +105,7 @@ class _Charging:
         self._before = held
         self._units = units
         self._devices = _copied(held.devices)
+        self._unknown = Counter(held.unknown)
         self._single = report.mig_strategy == "single"
         self._replicas = report.replicas if report.sharing_strategy != "none" else 1
         sign = -1 if info.share_node else 1
@@ -131,13 +133,14 @@ class _Charging:
     def charge(self, resource: str, count: int) -> None:
         """Put so many units of a resource that pods hold on devices that offer it."""
         if not self._in_instances(resource):
-            self._take(self._free(resource, self._order), count)
+            self._unknown[resource] = self._take(self._free(resource, self._order), count)
             return
         free = self._free_instances(resource, self._order)
         # Where instances are shared, all but one of the replicas of a held one may be those that are unknown.
         held = len(self._instances(resource, self._order)) - len(free)
-        count -= (self._replicas - 1) * held
-        self._take_instances(free, -(-max(0, count) // self._replicas))
+        count = max(0, count - (self._replicas - 1) * held)
+        self._take_instances(free, -(-count // self._replicas))
+        self._unknown[resource] = max(0, count - len(free) * self._replicas)
 
     def withhold(self, resource: str, count: int) -> set[str]:
         """Take units that are not offered; returns the UUIDs of the GPUs or instances that may be those."""
@@ -169,12 +172,14 @@ class _Charging:
                 free[device.uuid] = offered - charged
         return free
 
-    def _take(self, free: Mapping[str, int], count: int) -> None:
+    def _take(self, free: Mapping[str, int], count: int) -> int:
+        """Take units of these devices; returns how many find none."""
         self._maybe.append(set(free))
         for uuid, units in free.items():
             taken = min(units, count)
             self._devices[uuid].units += taken
             count -= taken
+        return count
 
     def _instances(self, resource: str, among: Iterable[Device]) -> list[_Placed]:
         """The instances that a resource means."""
@@ -207,7 +212,7 @@ class _Charging:
             for device in self._order
             if any(instance.uuid in instances for instance in device.mig.instances)
         }
-        held = replace(self._before, devices=_copied(self._devices))
+        held = replace(self._before, devices=_copied(self._devices), unknown=Counter(self._unknown))
         return Charged(held, frozenset(maybe | partly), frozenset(instances))
 
 

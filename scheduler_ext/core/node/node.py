@@ -15,7 +15,7 @@ from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.models import GpuModel
-from scheduler_ext.core.gpu.value_table import value_of
+from scheduler_ext.core.gpu.value_table import part_of_gpu, value_of
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node_labels import AgentLabel, Way
 from scheduler_ext.core.request.pod_kinds import TaskClass
@@ -179,6 +179,14 @@ class NodeInfo:
     def gpu_part(self) -> float:
         """What each of its GPUs is of a whole one: less than 1 for a fraction by the cloud of known size."""
         return 1 / max(1, self.fraction)
+
+    @property
+    def gpu_count(self) -> float:
+        """Its GPUs as whole ones: fractions by the cloud are parts, and so are MIG instances that labels call
+        GPUs."""
+        if self.report is not None or self.estimate is None:
+            return len(self.devices) * self.gpu_part
+        return self.estimate.count * part_of_gpu(self.estimate.model) * self.gpu_part
 
     @property
     def takes_unreported(self) -> bool:

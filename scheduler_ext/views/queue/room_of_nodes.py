@@ -75,7 +75,7 @@ class RoomOfNodes:
     def _held_on(self, node: Node) -> _Held:
         # Planned pods wait in the queue, and do not hold anything yet.
         now = self._sizing.resolved(replace(node.info, planned=())) if node.info.planned else node
-        return _Held((_free_gpu_milli(now), _free_cpu_milli(now.info)), placed_pods(now.info))
+        return _Held((_free_gpu_milli(now), _free_cpu_milli(now.info)), placed_pods(now))
 
     def gpu_memory_mib(self, names: frozenset[str]) -> int:
         """The memory of the largest GPU of these nodes; 0 if unknown."""
@@ -111,7 +111,7 @@ def _holder(placed: PlacedPod, node: str, facts: PodFacts, now: float) -> Holder
     left_s = facts.max_duration_s - age_s if facts.max_duration_s is not None else None
     return Holder(
         node=node,
-        amounts=(round(placed.gpus * _GPU_MILLI), pod.cpu_milli),
+        amounts=(round(placed.held * _GPU_MILLI), pod.cpu_milli),
         kind=run_kind(pod, facts),
         age_s=age_s,
         # One that has run for longer than stated may run on.
