@@ -10,7 +10,7 @@ from scheduler_ext.core.request import wishes
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, refused_amounts
 from scheduler_ext.core.request.resource_names import ResourceNames, shown_resource
-from scheduler_ext.explain.sentences import BEING_DELETED, expected_name, listed, nodes_in_words
+from scheduler_ext.explain.sentences import BEING_DELETED, ENDED, expected_name, listed, nodes_in_words
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
@@ -19,7 +19,7 @@ from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.kube import quantity_text
 from scheduler_ext.wire.pod.pod_claims import claim_names
 from scheduler_ext.wire.pod.pod_containers import all_containers
-from scheduler_ext.wire.pod.pod_identity import is_terminating, pod_priority
+from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_priority
 from scheduler_ext.wire.pod.pod_request import asks_gpu, resource_names
 
 _NAMED = 6
@@ -91,9 +91,9 @@ def pod_warnings(
     resources: ResourceNames,
     nodes: Iterable[NodeInfo] = (),
 ) -> list[str]:
-    """That the pod is being deleted, and settings of it that have no effect; `nodes` are those of the
-    cluster."""
-    found = [BEING_DELETED] if is_terminating(pod) else []
+    """That the pod is being deleted or has ended, and settings of it that have no effect; `nodes` are those
+    of the cluster."""
+    found = [ENDED] if is_finished(pod) else [BEING_DELETED] if is_terminating(pod) else []
     found += misspellings(pod, resources, nodes)
     if (problem := unreadable_max_duration(pod)) is not None:
         found.append(f"{problem}; it counts as not set")

@@ -14,6 +14,7 @@ from scheduler_ext.core.request.resource_names import MIG_PREFIX, shown_resource
 from scheduler_ext.core.request.wishes import wishes_in_words
 
 BEING_DELETED = "it is being deleted, so kube-scheduler does not place it"
+ENDED = "it has ended, so kube-scheduler does not place it"
 _NAMED = 3
 
 

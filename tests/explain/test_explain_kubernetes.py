@@ -9,6 +9,7 @@ import pytest
 
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.explain.ineffective import unserved
+from scheduler_ext.explain.sentences import ENDED
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from tests.explain.explaining import explained, only
@@ -159,6 +160,12 @@ def test_an_unmodelled_feature_is_named_when_the_pod_uses_it() -> None:
 def test_warnings(limits: Json, annotations: dict[str, str], warnings: list[str]) -> None:
     asking = pod("p", limits, annotations={ANNOTATION + key: value for key, value in annotations.items()})
     assert explained(asking, gpu_node("n", [gpu(0)]), node("n"))["warnings"] == warnings
+
+
+def test_a_pod_that_has_ended_is_explained_with_a_note() -> None:
+    ended = pod("p", {WHOLE: "1"}, phase="Failed")
+    answer = explained(ended, gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}))
+    assert (answer["fits"], answer["warnings"]) == (True, [ENDED])
 
 
 ONLY_KUBE = "this extender does not count it, only kube-scheduler does"
