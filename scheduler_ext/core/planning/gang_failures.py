@@ -53,21 +53,26 @@ def failure(
     gang: Gang[T], deadline: float, before: Failure | None, now: float, fits: Callable[[Member[T]], bool]
 ) -> Failure:
     """The failure of a gang whose time is over; that `before` if it is the same. `fits` says whether a member
-    fits on its node as far as the planner knows: only then another try there would fail alike."""
+    fits on its node as far as the planner knows: only then another try there would fail alike. The nodes that
+    are left out already stay so, for as long as the new ones."""
     if before is not None and before.deadline == deadline:
         return before
     count = 1 if before is None or before.is_over(now) else before.count + 1
     late = [member for member in gang.team if member.state is MemberState.WAITING]
     refused = [member for member in late if member.refusal is not None]
     nodes = frozenset(member.node for member in refused if member.node is not None and fits(member))
+    out = before.left_out(now) if before is not None else frozenset()
+    until = before.until if before is not None and out else 0.0
     if not refused:
         missing = gang.missing + sum(member.state is MemberState.GATED for member in gang.team)
         why = "kube-scheduler did not come to a member in time" if late else f"{missing} pods were missing"
-        return Failure(deadline, why, count=count)
+        return Failure(deadline, why, out, until, count)
     first = min(refused, key=lambda member: (member.node not in nodes, member.uid))
     assert first.refusal is not None
     at = f"on {first.node}, " if first.node is not None else ""
     why = f"{at}{first.refusal.text[:_TEXT]}"
     start_s, times = (_ERROR_S, _ERROR_TIMES) if first.refusal.is_error else (_REFUSED_S, _TIMES)
     pause_s = min(start_s * times ** min(count - 1, 30), _LONGEST_S)
-    return Failure(deadline, why, nodes, now + pause_s, count)
+    if nodes or not out:
+        until = max(until, now + pause_s)
+    return Failure(deadline, why, nodes | out, until, count)

@@ -29,9 +29,9 @@ NO = Refusal("pod m1: 0/2 nodes are available: 1 node(s) didn't match pod anti-a
 ERROR = Refusal("pod m1: connection refused", is_error=True)
 
 
-def late(refusal: Refusal | None, deadline: float = 100.0) -> Gang[Ask]:
+def late(refusal: Refusal | None, deadline: float = 100.0, node: str = "n2") -> Gang[Ask]:
     first = member("m0", 1, BOUND, node="n1", deadline=deadline)
-    return gang(first, member("m1", 1, WAITING, node="n2", deadline=deadline, refusal=refusal))
+    return gang(first, member("m1", 1, WAITING, node=node, deadline=deadline, refusal=refusal))
 
 
 def failed(refusal: Refusal | None, *, fits: bool = True, times: int = 1) -> Failure:
@@ -70,6 +70,24 @@ def test_a_failure_has_a_cause_and_leaves_out_the_nodes_that_would_fail_again(
     assert (set(found.nodes), found.why) == (nodes, why)
     if left_out_s is not None:
         assert found.until == 100.0 + 10 * (found.count - 1) + left_out_s
+
+
+@pytest.mark.parametrize(
+    ("refusal", "fits", "now", "nodes", "until"),
+    [
+        pytest.param(NO, True, 110.0, {"n2", "n3"}, 710.0, id="after a failure on another node"),
+        pytest.param(ERROR, True, 110.0, {"n2", "n3"}, 400.0, id="after an error there"),
+        pytest.param(NO, False, 110.0, {"n2"}, 400.0, id="after one for which no further node is left out"),
+        pytest.param(None, True, 110.0, {"n2"}, 400.0, id="after one for which no node is to blame"),
+        pytest.param(NO, True, 400.0, {"n3"}, 1000.0, id="not once its time is over"),
+    ],
+)
+def test_a_node_is_still_left_out(
+    refusal: Refusal | None, fits: bool, now: float, nodes: set[str], until: float
+) -> None:
+    """n2, since a failure at 100 s until 400 s."""
+    found = failure(late(refusal, now, "n3"), now, failed(NO), now, lambda _: fits)
+    assert (set(found.nodes), found.until) == (nodes, until)
 
 
 def test_a_failure_counts_once() -> None:
