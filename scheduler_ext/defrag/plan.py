@@ -11,6 +11,7 @@ from typing import Any
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.intree import is_passing
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
+from scheduler_ext.core.planning.gang import GangWish
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
@@ -24,6 +25,7 @@ from scheduler_ext.views.history import fragmentation
 from scheduler_ext.whatif.whatif import Asker
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.gangs import gang_wish
 from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_name, pod_uid
 from scheduler_ext.wire.pod.pod_needs import pod_needs
@@ -108,6 +110,11 @@ def doubt(outcome: Outcome, config: Configuration) -> str | None:
     """Why moves would not bring a pod in, or are not needed; None if nothing is known that says so."""
     wanted, pod = outcome.wanted, outcome.wanted.asker.pod
     spec, status = pod.spec or kube.PodSpec(), pod.status or kube.PodStatus()
+    if isinstance(gang := gang_wish(pod), GangWish):
+        return (
+            f"pod {wanted.name} starts with all {gang.size} pods of gang {gang.key}, and a plan is made for "
+            "each pod by itself"
+        )
     if spec.scheduling_gates:
         return f"pod {wanted.name} goes on waiting until its scheduling gates are gone"
     if (stranger := other_scheduler(spec.scheduler_name or "", False, config)) is not None:

@@ -63,17 +63,17 @@ def unoffered(request: GpuRequest, snapshot: Snapshot, resources: ResourceNames)
             for name, n in kin.most_common(_NAMED_RESOURCES)
         ]
         instead = f"; they offer {listed(named, 'or')}" if named else ""
-        if named or not any(_withdrawn(ask.resource, snapshot)):
+        if named or not any(withdrawn(ask.resource, snapshot)):
             yield f"no node offers {shown_resource(ask.resource)}{instead}"
     for ask in request.units:
-        yield from _withdrawn(ask.resource, snapshot)
+        yield from withdrawn(ask.resource, snapshot)
     if request.shares is not None and not any(map(_hands_out_shares, snapshot.nodes.values())):
         yield f"no node hands out memory shares: label nodes {SHARE_NODE_LABEL}=memory, or ask whole GPUs"
     elif not missing:
         yield from _together(request, snapshot)
 
 
-def _withdrawn(resource: str, snapshot: Snapshot) -> Iterator[str]:
+def withdrawn(resource: str, snapshot: Snapshot) -> Iterator[str]:
     """A sentence for each cause for which nodes with GPUs do not offer a resource."""
     found: dict[str, list[str]] = {}
     for name, node in sorted(snapshot.nodes.items()):

@@ -57,7 +57,7 @@ def warnings(
 def gang_warnings(pod: kube.Pod) -> list[str]:
     """That the gang of a pod cannot start, by what the pod itself says; the pod has its labels."""
     problem = unreadable_gang(pod)
-    return [] if problem is None else [f"{problem}: until then its gang does not start"]
+    return [] if problem is None else [f"its gang cannot start: {problem}"]
 
 
 def held_room(node: str, room: BoundPod) -> str:

@@ -14,6 +14,7 @@ from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodN
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
+from scheduler_ext.explain.advice import withdrawn
 from scheduler_ext.explain.explain import API_VERSION, asked, needs_of, wish
 from scheduler_ext.explain.ineffective import warnings
 from scheduler_ext.explain.intree_nodes import InTreeNodes, with_pods
@@ -61,6 +62,7 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
             more = _Wanted(own, needs_of(alone, state.claims))
             counted = _counted_sharing(counted, wanted, more, sharing, nodes, sizing, seen)
             notes = sharing.notes()
+        notes += [text for ask in request.units for text in withdrawn(ask.resource, seen)]
     return {
         "apiVersion": API_VERSION,
         "kind": "Capacity",

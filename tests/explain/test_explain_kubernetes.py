@@ -128,9 +128,9 @@ def test_an_unmodelled_feature_is_named_when_the_pod_uses_it() -> None:
             [
                 "annotation gpu.scheduler-ext.io/gang-sise: unknown, does nothing; did you mean "
                 "gpu.scheduler-ext.io/gang-size?",
-                "annotation gpu.scheduler-ext.io/gang names the gang train, but not how many pods it has; "
-                'add the annotation gpu.scheduler-ext.io/gang-size, such as "8", to all of them: until then '
-                "its gang does not start",
+                "its gang cannot start: annotation gpu.scheduler-ext.io/gang names the gang train, but not "
+                'how many pods it has; add the annotation gpu.scheduler-ext.io/gang-size, such as "8", to '
+                "all of them",
             ],
             id="a gang whose size is misspelt",
         ),

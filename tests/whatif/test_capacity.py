@@ -203,6 +203,16 @@ def test_unmodelled_and_ineffective_fields_are_named() -> None:
     ]
 
 
+def test_gpus_that_a_device_plugin_does_not_offer_are_named() -> None:
+    bare = node("bare", labels={"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "4"})
+    answer = counted(asks("p", {WHOLE: "1"}), *whole_node("n", None), bare)
+    assert answer["total"] == 1
+    assert answer["warnings"] == [
+        "have an operator see to bare: it has 4 × T4 by its labels, but none in its allocatable: no device "
+        "plugin has registered there"
+    ]
+
+
 @pytest.mark.parametrize(
     ("limits", "room", "error", "named"),
     [

@@ -122,6 +122,18 @@ def test_the_value_at_risk_has_the_prices_of_costs(written: Written) -> None:
             id="scheduling gates",
         ),
         pytest.param(
+            {
+                "metadata": {
+                    "annotations": {
+                        "gpu.scheduler-ext.io/gang": "train",
+                        "gpu.scheduler-ext.io/gang-size": "2",
+                    }
+                }
+            },
+            "pod default/w starts with all 2 pods of gang default/train, and a plan is made for each pod by",
+            id="a member of a gang",
+        ),
+        pytest.param(
             {"status": {"nominatedNodeName": "c"}},
             "preemption already makes room for pod default/w on node c",
             id="a pod for which others are being evicted",
