@@ -39,8 +39,8 @@ class Case:
     """A pod and the nodes of its decision. `in_tree` are kube-scheduler's refusals, by node; `facts` are
     the nodes as its filters see them, if known; `skipped` are nodes that it did not ask about for an unknown
     reason, and that the extender refuses. `kept` are nodes with room for a gang. `namespace` is the only one
-    whose other pods are named; None names all. `preempts` is False for a pod that evicts no other
-    (preemptionPolicy Never). `in_vain`: no node's GPUs would do if all pods had left."""
+    whose other pods are named; None names all. `no_eviction` says why no pod is evicted for it; None if some
+    may be. `in_vain`: no node's GPUs would do if all pods had left."""
 
     uid: str
     request: GpuRequest
@@ -53,7 +53,7 @@ class Case:
     kept: Mapping[str, str]
     ours: frozenset[str]
     namespace: str | None
-    preempts: bool
+    no_eviction: str | None
     in_vain: bool
 
     def fits_on(self, info: NodeInfo) -> bool:
@@ -173,8 +173,8 @@ def _waiting(near: Refused, leaving: Sequence[BoundPod], case: Case) -> list[str
         return [text]
     if all(pod.expected for pod in leaving):
         return [f"{text}; a pod with a priority above {highest} may take its place now"]
-    if not case.preempts:
-        return [f"{text}; no pod is evicted for it, because its preemptionPolicy is Never"]
+    if case.no_eviction is not None:
+        return [f"{text}; {case.no_eviction}"]
     if highest < case.request.priority:
         return [f"{text}; kube-scheduler may evict for it, as its priority {case.request.priority} is higher"]
     return [f"{text}; with a priority above {highest} kube-scheduler might evict for it"]

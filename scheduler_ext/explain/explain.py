@@ -27,6 +27,7 @@ from scheduler_ext.extender.new_nodes import Cure, NewNodes
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.gangs import gates
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup, asked_through
 from scheduler_ext.wire.pod.pod_identity import may_preempt, pod_name, pod_priority, pod_uid
 from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
@@ -203,10 +204,17 @@ def diagnosed(
             kept=kube_view.kept,
             ours=_ours(needs, config),
             namespace=pod_name(pod).partition("/")[0] if config.inspection.hide_other_namespaces else None,
-            preempts=may_preempt(pod),
+            no_eviction=_why_no_eviction(pod),
             in_vain=bool(kube_view.cures) and {*kube_view.cures.values()} == {"incurable"},
         )
     )
+
+
+def _why_no_eviction(pod: kube.Pod) -> str | None:
+    """Why kube-scheduler evicts no other pod for this one; None if it may."""
+    if not may_preempt(pod):
+        return "no pod is evicted for it, because its preemptionPolicy is Never"
+    return "kube-scheduler evicts no pod for it while it has scheduling gates" if gates(pod) else None
 
 
 def _ours(needs: PodNeeds, config: Configuration) -> frozenset[str]:

@@ -77,6 +77,16 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
             id="a pod that evicts no other",
         ),
         pytest.param(
+            pod("p", {WHOLE: "1"}, priority=1000, schedulingGates=[{"name": "gpu.scheduler-ext.io/gang"}]),
+            [*whole_node("a", "x"), on_gpu("x", "a")],
+            "a has 0 of 1 nvidia.com/gpu free; would fit if pod default/x (priority 0) left",
+            [
+                "It fits on a as soon as pod default/x (priority 0) ends; kube-scheduler evicts no pod for "
+                "it while it has scheduling gates"
+            ],
+            id="a pod that kube-scheduler does not try",
+        ),
+        pytest.param(
             pod("p", {WHOLE: "16"}),
             whole_node("a", None, None),
             "a has 2 of 16 nvidia.com/gpu free",
