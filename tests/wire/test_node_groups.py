@@ -33,6 +33,11 @@ WRONG = [
         id="another number of GPUs than the name of the machine type has",
     ),
     pytest.param(
+        group(instanceTypes=["gx3.16x80.l4"]),
+        "groups[0].gpusPerNode: 2, but gx3.16x80.l4 (instanceTypes[0]) has 1; write 1, or name another",
+        id="than one, which the name of IBM's machine type leaves out",
+    ),
+    pytest.param(
         group(handOut="shares"),
         "groups[0].handOut: Invalid enum value 'shares'; write whole, memory-shares, mig or time-slicing",
         id="another way to hand out GPUs",

@@ -1,8 +1,8 @@
 """The GPU products that this project knows by name, and the cloud instance types with them. Facts only; the
 rules that read them are in `models` (names) and `estimate` (labels). Sources: NVIDIA's data sheets and CUDA
 compute capability list, nvidia-smi transcripts (memory), the EC2 API, the cloud providers' machine type
-pages (Oracle's shapes also in oracle-quickstart/oci-hpc-oke), AMD's and Intel's data sheets. An unconfirmed
-fact is None."""
+pages (Oracle's shapes also in oracle-quickstart/oci-hpc-oke, Azure's sizes also in Azure/karpenter-provider,
+IBM's flavors of workers in its release notes), AMD's and Intel's data sheets. An unconfirmed fact is None."""
 
 import re
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ _DATA_CENTER = (
     ModelRow("B300", "blackwell", (10, 3), 275040, (269, 270, 288), "B300-269GB"),
     ModelRow("GB300", "blackwell", (10, 3), None, (278, 279, 288), "GB300-278GB"),
     # These have no memory of their own: they use the CPU's, and NVML states no amount.
-    ModelRow("GB10", "blackwell", (12, 1)),
+    ModelRow("GB10", "blackwell", (12, 1), aliases=("DGX-SPARK",)),
     ModelRow("THOR", "blackwell", (11, 0), aliases=("JETSON-THOR", "JETSON-AGX-THOR")),
     ModelRow("ORIN", "ampere", (8, 7), aliases=("ORIN-NVGPU", "JETSON-ORIN", "JETSON-AGX-ORIN")),
     ModelRow("XAVIER", "volta", (7, 2), aliases=("XAVIER-NVGPU", "JETSON-XAVIER", "JETSON-AGX-XAVIER")),
@@ -150,16 +150,18 @@ class InstanceTypeRow(NamedTuple):
 
     def gpus(self, name: str) -> int | None:
         """The number of GPUs of a type with this lower-case name; None where neither the table nor the name
-        says it. The names of Google's accelerator-optimized types, of Oracle's shapes and of DigitalOcean's
-        droplets have it."""
+        says it. The names of Google's accelerator-optimized types, of Oracle's shapes, of DigitalOcean's
+        droplets and of IBM's flavors have it."""
         if self.fraction > 1:
             return 1
         stated = _GPUS_IN_NAME.fullmatch(name)
-        return int(next(filter(None, stated.groups()))) if stated is not None else None
+        # IBM's flavors name no number where it is one.
+        return int(next(filter(None, stated.groups()), 1)) if stated is not None else None
 
 
 _GPUS_IN_NAME = re.compile(
     r"a[2-4]x?-[a-z]+gpu-([0-9]{1,2})g(?:-[a-z]+)?|(?:bm|vm)\.gpu.*\.([0-9]{1,2})|gpu-[0-9a-z]+x([0-9])-.+"
+    r"|gx[23]d?\.[0-9]+x[0-9]+\.([0-9]?)[a-z].+"
 )
 
 
@@ -202,21 +204,21 @@ INSTANCE_TYPE_ROWS: tuple[InstanceTypeRow, ...] = (
     InstanceTypeRow(r"g4-standard-24", "RTX-PRO-6000", fraction=2),
     InstanceTypeRow(r"g4-standard-.+", "RTX-PRO-6000"),
     # Microsoft Azure; of the RTX PRO sizes, the smaller ones have a quarter or half of a GPU
-    InstanceTypeRow(r"standard_nd\d+isr(_ndr)?_gb200_v6", "GB200-186GB"),
-    InstanceTypeRow(r"standard_nd\d+isr(_ndr)?_gb300_v6", "GB300"),
+    InstanceTypeRow(r"standard_nd\d+is\w*_gb200_v6", "GB200-186GB"),
+    InstanceTypeRow(r"standard_nd\d+is\w*_gb300_v6", "GB300"),
     InstanceTypeRow(r"standard_nc(24|32|36)[lm]?ds_xl_rtxpro6000bse_v6", "RTX-PRO-6000", fraction=4),
     InstanceTypeRow(r"standard_nc(64|72)[lm]?ds_xl_rtxpro6000bse_v6", "RTX-PRO-6000", fraction=2),
     InstanceTypeRow(r"standard_nc\d{3}[lm]?ds_xl_rtxpro6000bse_v6", "RTX-PRO-6000"),
     InstanceTypeRow(r"standard_nc\d+as_t4_v3", "T4"),
     InstanceTypeRow(r"standard_nc\d+r?s_v3", "V100-16GB"),
     InstanceTypeRow(r"standard_nd40rs_v2", "V100-32GB"),
-    InstanceTypeRow(r"standard_nd\d+asr_v4", "A100-40GB"),
-    InstanceTypeRow(r"standard_nd\d+amsr_a100_v4", "A100-80GB"),
+    InstanceTypeRow(r"standard_nd\d+asr?_v4", "A100-40GB"),
+    InstanceTypeRow(r"standard_nd\d+amsr?_a100_v4", "A100-80GB"),
     InstanceTypeRow(r"standard_nc\d+ads_a100_v4", "A100-80GB"),
-    InstanceTypeRow(r"standard_nd\d+isr_h100_v5", "H100-80GB"),
-    InstanceTypeRow(r"standard_nc\d+adi?s_h100_v5", "H100-94GB"),
-    InstanceTypeRow(r"standard_nd\d+isr_h200_v5", "H200-141GB"),
-    InstanceTypeRow(r"standard_nd\d+isr_mi300x_v5", "MI300X"),
+    InstanceTypeRow(r"standard_nd\d+is\w*_h100_v5", "H100-80GB"),
+    InstanceTypeRow(r"standard_ncc?\d+adi?s_h100_v5", "H100-94GB"),
+    InstanceTypeRow(r"standard_nd\d+is\w*_h200_v5", "H200-141GB"),
+    InstanceTypeRow(r"standard_nd\d+is\w*_mi300x_v5", "MI300X"),
     InstanceTypeRow(r"standard_nv6ads_a10_v5", "A10", fraction=6),
     InstanceTypeRow(r"standard_nv12ads_a10_v5", "A10", fraction=3),
     InstanceTypeRow(r"standard_nv18ads_a10_v5", "A10", fraction=2),
@@ -251,9 +253,17 @@ INSTANCE_TYPE_ROWS: tuple[InstanceTypeRow, ...] = (
     InstanceTypeRow(r"gpu-mi325x\d-\d+gb(-.+)?", "MI325X"),
     InstanceTypeRow(r"gpu-mi350x\d-\d+gb(-.+)?", "MI350X"),
     InstanceTypeRow(r"gpu-mi355x\d-\d+gb(-.+)?", "MI355X"),
+    # IBM Cloud: flavors of workers in VPCs, with the number of GPUs before the model
+    InstanceTypeRow(r"gx2\.\d+x\d+\.\d?v100", "V100-16GB"),
+    InstanceTypeRow(r"gx3\.\d+x\d+\.\d?l4", "L4"),
+    InstanceTypeRow(r"gx3\.\d+x\d+\.\d?l40s", "L40S"),
+    InstanceTypeRow(r"gx3d\.\d+x\d+\.\dh100", "H100-80GB"),
+    InstanceTypeRow(r"gx3d\.\d+x\d+\.\dh200", "H200-141GB"),
 )
 
 VGPU_BOARDS: Mapping[str, str] = {
+    "P100X": "P100",
+    "P100C": "P100-12GB",
     "V100": "V100-16GB",
     "V100X": "V100-16GB",
     "V100L": "V100-16GB",

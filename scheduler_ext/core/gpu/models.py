@@ -30,9 +30,11 @@ _MIG_SUFFIX = re.compile(
 # Of GPU Feature Discovery: shared GPUs, and a MIG layout that strategy single does not hand out.
 _SETUPS = ("-SHARED", "-MIG-INVALID")
 # A type of NVIDIA vGPU: its board, the slices of one that is a MIG instance, gigabytes and series, such as
-# GRID A100-10C, A100D-1-10CME, V100D-2B4 or RTX Pro 6000 Blackwell DC-4-96Q.
+# GRID A100-10C, A100D-1-10CME, V100D-2B4 or RTX Pro 6000 Blackwell DC-4-96Q. The suffixes of MIG instances
+# are those of NVIDIA/vgpu-device-manager (pkg/types).
 _VGPU = re.compile(
-    r"(?:GRID-)?(?P<board>[A-Z0-9-]*?[A-Z0-9])(?P<slices>-[1-9])?-(?P<gb>[1-9]\d{0,2})[ABCQ](?:4|ME|GFX)?"
+    r"(?:GRID-)?(?P<board>[A-Z0-9-]*?[A-Z0-9])(?P<slices>-[1-9])?-(?P<gb>[1-9]\d{0,2})[ABCQ]"
+    r"(?:4|ME|NOME|MEALL|GFX)?"
 )
 _SIZE = re.compile(r"([1-9]\d{0,3})G(?:I?B)?")
 _MAX_Q = re.compile(r"-MAX-Q(?=-|$)")
@@ -42,6 +44,7 @@ _NOISE = re.compile(
     r"|SXM\d?|PCIE?|OAM|NVL|NVLINK|DGXS|FHHL|AC|LC|HF|VF|MEGA|HBM\d?E?"  # form factors and memory kinds
     rf"|{'|'.join(_VENDOR_WORDS)}"  # a vendor's, wherever it stands
     r"|BLACKWELL|SERVER|WORKSTATION|EDITION|GENERATION|ACTIVE"  # RTX PRO, Ada and A800 editions
+    r"|VWS"  # Google Cloud: with a licence for virtual workstations, nvidia-l4-vws
     r"|[1-9]\d?X"  # CoreWeave: the number of GPUs, GB200_4x
 )
 # Only of products that are not in the table: there, RTX 6000 is another GPU than Quadro RTX 6000.
@@ -88,8 +91,8 @@ def vgpu_fraction(product: str) -> int:
     vgpu = _VGPU.fullmatch(_split_vendor(_normalise(product[:_MAX_PRODUCT_LENGTH]))[1])
     if vgpu is None:
         return 1
-    row = next((row for row in MODEL_ROWS if row.name == _gpu_of(vgpu["board"]).name), None)
-    sizes_gb = _sizes_gb(row) if row is not None else ()
+    name = _gpu_of(vgpu["board"]).name
+    sizes_gb = _sizes_gb(next((row for row in MODEL_ROWS if row.name == name), ModelRow(name, "", None)))
     return max(1, round(sizes_gb[0] / int(vgpu["gb"]))) if sizes_gb else 0
 
 

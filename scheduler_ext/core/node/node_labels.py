@@ -56,6 +56,8 @@ _MODEL_LABELS = (
     (f"{_ACK}_name", "nvidia"),
     (MODEL_LABEL, "nvidia"),
 )
+# A cloud's own name that is another product's elsewhere. Nebius' platform gpu-rtx6000 has the RTX PRO 6000.
+_OWN_NAMES = {("nebius.com/gpu-name", "RTX6000"): "RTX-PRO-6000"}
 # Labels that say only whose GPUs there are: (label, value that says so or None for a count, vendor).
 _VENDOR_LABELS = (
     (f"{NVIDIA}gpu.present", "true", "nvidia"),
@@ -207,7 +209,7 @@ def product(labels: Labels) -> tuple[str, str] | None:
         name = labels.get(label, "").strip()
         if name and not is_display(name) and name != _AMD_UNNAMED:
             vendor = labels.get(maker, "").lower() if "/" in maker else maker
-            return name, vendor if vendor in VENDORS else "nvidia"
+            return _OWN_NAMES.get((label, name), name), vendor if vendor in VENDORS else "nvidia"
     ids = _amd_values(labels, "device-id")
     named = [name for name in _amd_values(labels, "product-name") if name != _AMD_UNNAMED]
     names = named or [AMD_DEVICES[id] for id in ids if id in AMD_DEVICES]

@@ -166,6 +166,8 @@ def test_mig_slice_is_a_model_and_family_of_its_own(product: str, name: str) -> 
         pytest.param("NVIDIA-H100XM-80C", 81920, "H100-80GB", 1, id="an H100 SXM5"),
         pytest.param("NVIDIA RTX6000-Ada-8Q", 8192, "RTX-6000-ADA", 6, id="a part of an RTX 6000 Ada"),
         pytest.param("GRID RTX6000-8Q", 8192, "QUADRO-RTX-6000", 3, id="which is no Quadro RTX 6000"),
+        pytest.param("GRID P100X-8Q", 8192, "P100", 2, id="half of a P100 SXM2"),
+        pytest.param("GRID P100C-12Q", 12288, "P100-12GB", 1, id="all of a GPU whose size only its name has"),
         pytest.param("NVIDIA B200X-45C", None, "B200X", 0, id="a board that is not known"),
     ],
 )
@@ -180,6 +182,7 @@ def test_a_vgpu_that_is_a_mig_instance_shows_that_instance() -> None:
     model = canonical_model("NVIDIA RTX Pro 6000 Blackwell DC-4-96Q", memory_mib=97887)
     assert (model.name, model.mig_table) == ("RTX-PRO-6000", "RTX-PRO-6000-96GB")
     assert vgpu_fraction("GRID A100D-1-10CME") == 8
+    assert vgpu_fraction("NVIDIA RTX Pro 6000 Blackwell DC-1-24CNOME") == 4
 
 
 def test_memory_of_a_slice_does_not_choose_the_gpu() -> None:

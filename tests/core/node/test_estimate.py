@@ -200,7 +200,20 @@ def whole(count: int) -> dict[str, int]:
         ),
         pytest.param({"nebius.com/gpu-name": "H200"}, whole(8), "8 x H200-141GB, 143771 MiB", id="Nebius"),
         pytest.param(
+            {"nebius.com/gpu-name": "RTX6000"},
+            whole(1),
+            "1 x RTX-PRO-6000, 97887 MiB",
+            id="Nebius: its own name of a product",
+        ),
+        pytest.param(
             {"ibm-cloud.kubernetes.io/gpu-enabled": "true"}, whole(2), "2 x UNKNOWN, unknown", id="IBM Cloud"
+        ),
+        pytest.param(machine("gx3.48x240.2l40s"), whole(2), "2 x L40S, 46068 MiB", id="IBM Cloud: a flavor"),
+        pytest.param(
+            {"cloud.google.com/gke-accelerator": "nvidia-l4-vws"},
+            whole(1),
+            "1 x L4, 23034 MiB",
+            id="GKE: with a licence for virtual workstations",
         ),
         pytest.param(
             {"nvidia.com/gpu.product": "GRID-A100-4C", "nvidia.com/gpu.memory": "4096"},
