@@ -69,7 +69,7 @@ def gpus_used(node: Node, request: GpuRequest, fill: Fill) -> int:
     choices = []
     for ask in request.units:
         able = sum(
-            any(unit.resource == ask.resource and unit.free for unit in slot.units)
+            slot.healthy and any(unit.resource == ask.resource and unit.free for unit in slot.units)
             for slot in node.state.slots
         )
         count = able if ask.every else ask.count

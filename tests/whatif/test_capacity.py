@@ -65,6 +65,16 @@ FOUR_SLICES = {"strategy": "time-slicing", "replicas": 4}
         pytest.param(
             asks("p", {WHOLE: "1"}),
             [
+                gpu_node("n", [gpu(0), gpu(1, health={"state": "Unhealthy"})], sharing=FOUR_SLICES),
+                node("n", {WHOLE: "4"}),
+            ],
+            4,
+            1,
+            id="none of which is on a sick one",
+        ),
+        pytest.param(
+            asks("p", {WHOLE: "1"}),
+            [
                 node(
                     "n",
                     {WHOLE: "8"},
