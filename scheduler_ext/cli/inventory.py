@@ -48,26 +48,34 @@ def print_inventory(listing: dict[str, Any], *, wide: bool) -> None:
     else:
         print_items(_NODE_COLUMNS, items)
     for item in items:
-        notes = [each["text"] for each in (*item["unattributed"], *item["notOffered"])]
-        if item["problem"]:
-            notes.append(f"its report is refused, {item['source']} are shown")
-        if item["layoutProblem"]:
-            notes.append(item["layoutProblem"])
-        if item["withoutReport"]:
-            notes.append(item["withoutReport"])
-        if item["cordonsUnknown"]:
-            notes.append(f"cordoned, and no GPU of the node: {', '.join(item['cordonsUnknown'])}")
-        print_notes(f"{item['node']}: {note}" for note in notes)
+        refused = [f"its report is refused, {item['source']} are shown"] if item["problem"] else []
+        print_notes(f"{item['node']}: {note}" for note in (*refused, *notes_of(item)))
     labelled = [item["node"] for item in items if item["source"] == "labels" and item["state"] == "Fresh"]
     if labelled:
         names, reason = listed(labelled, "and", _NAMED), FreshInventory.reason.text
         print_notes([f"known by labels alone: {names}. Pods that need a report are refused: {reason}"])
 
 
+def notes_of(item: dict[str, Any]) -> list[str]:
+    """What a reader needs to know of a node beside its GPUs."""
+    notes = [each["text"] for each in (*item["unattributed"], *item["notOffered"])]
+    notes += [item[each] for each in ("change", "layoutProblem", "withoutReport") if item[each]]
+    if item["cordonsUnknown"]:
+        notes.append(f"cordoned, and no GPU of the node: {', '.join(item['cordonsUnknown'])}")
+    return notes
+
+
 def _free_memory(item: dict[str, Any]) -> str:
     memories = [device["memory"] for device in item["devices"]]
     free = [memory["freeMiB"] for memory in memories]
-    return "unknown" if None in free else f"{sum(free)} of {sum(each['totalMiB'] for each in memories)}"
+    if None in free or _are_uncounted(item):
+        return "unknown"
+    return f"{sum(free)} of {sum(each['totalMiB'] for each in memories)}"
+
+
+def _are_uncounted(item: dict[str, Any]) -> bool:
+    """Whether labels speak of GPUs, and do not say how many are handed out whole."""
+    return item["source"] == "labels" and not item["devices"]
 
 
 def _requested(device: dict[str, Any]) -> object:
@@ -100,7 +108,8 @@ def _cordoned(item: dict[str, Any]) -> str:
 
 def _unheld(device: dict[str, Any]) -> str:
     """The GPU's instances without a known holder that are offered, if the GPU takes pods."""
-    is_out = device["item"]["state"] == "Missing" and not device["item"]["byAllocatable"]
+    item = device["item"]
+    is_out = item["change"] or (item["state"] == "Missing" and not item["byAllocatable"])
     open_ = not is_out and device["healthy"] and not device["cordoned"]
     instances = device["mig"]["instances"]
     free: Counter[str] = Counter()
@@ -119,7 +128,7 @@ _NODE_COLUMNS: Columns = {
     "NODE": "node",
     "STATE": "state",
     "SOURCE": lambda item: item["source"] + (", report refused" if item["problem"] else ""),
-    "GPUS": lambda item: f"{item['gpus']:g}",
+    "GPUS": lambda item: "-" if _are_uncounted(item) else f"{item['gpus']:g}",
     "SICK": lambda item: sum(not device["healthy"] for device in item["devices"]),
     "CORDONED": _cordoned,
     "UNATTRIBUTED": lambda item: sum(each["count"] for each in item["unattributed"]),

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.answers import Live, live_options
-from scheduler_ext.cli.inventory import is_uncertain, print_listing
+from scheduler_ext.cli.inventory import is_uncertain, notes_of, print_listing
 from scheduler_ext.cli.kubeconfigs import complete_nodes
 from scheduler_ext.cli.options import all_namespaces_option, namespace_option, without_namespace_options
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show, styled
@@ -77,7 +77,7 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
         + (f"  {_MAYBE} may be held" if found["unattributed"] else "")
         + (f"  {_MAYBE} may not be offered" if _some_unoffered(found) else "")
     )
-    print_notes(each["text"] for each in (*found["unattributed"], *found["notOffered"]))
+    print_notes(notes_of(found))
     for device in found["devices"]:
         _print_device(device, held["devices"].get(device["uuid"], {"holdings": []}), wide=wide)
     if held["unknownDevices"]:

@@ -72,6 +72,7 @@ def _item(
         "withoutReport": effect(info),
         "unknownDeviceGpus": unknown_gpus(info, held),
         "unattributed": unattributed(info, attribution.unknown, resources.share),
+        "change": _change(info),
         "layoutProblem": layout_problem(info),
         "notOffered": not_offered(info, attribution.beyond),
         "cordonsUnknown": [] if report is None else list(report.cordoned_strangers),
@@ -86,6 +87,15 @@ def _item(
             for device in sorted(report.devices, key=lambda device: device.index)
         ],
     }
+
+
+def _change(info: NodeInfo) -> str | None:
+    """What is known of a change of the node's GPUs, and its effect; None without one."""
+    if not info.changing:
+        return None
+    if info.failed_change:
+        return f"a change of its GPUs failed ({info.failed_change}): it takes no pod with GPUs"
+    return "its MIG layout or its driver is being changed: it takes no pod with GPUs meanwhile"
 
 
 def _device(

@@ -12,7 +12,7 @@ from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import Node, NodeInfo
-from scheduler_ext.core.node.offered_instances import withheld
+from scheduler_ext.core.node.offered_instances import withheld_by_layout
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
@@ -35,9 +35,10 @@ class DeviceUsage:
 
 def takes_new(info: NodeInfo, device: Device) -> bool:
     """Whether a pod may be sent to this GPU, now or after the node's next report: never to a sick or a
-    cordoned one, nor to one that may be gone, nor to one that its MIG layout withholds."""
-    in_use = device.healthy and not device.cordoned and not info.is_out
-    return in_use and device.uuid not in withheld(info)
+    cordoned one, nor to one that may be gone or is being changed, or that its MIG layout withholds."""
+    if info.is_out or info.changing:
+        return False
+    return device.healthy and not device.cordoned and device.uuid not in withheld_by_layout(info)
 
 
 def promises_memory(info: NodeInfo, device: Device) -> bool:

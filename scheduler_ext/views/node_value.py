@@ -68,7 +68,7 @@ def _estimated(node: Node, estimate: Estimate, sizing: Sizing, factor: float) ->
     price = gpu_price(node.info, estimate.model, sizing, factor) * part_of_gpu(estimate.model)
     kind = Kind(estimate.model.name, estimate.model.name)
     held = min(float(estimate.count), node.state.adrift)
-    usable = min(estimate.count - held, loose_gpus(node.state))
+    usable = 0.0 if node.info.changing else min(estimate.count - held, loose_gpus(node.state))
     part = HeldValue(UNKNOWN, kind, held * price)
     return NodeValue(
         gpus={kind: node.info.gpu_count},

@@ -143,7 +143,8 @@ def _reported(
         if held.claimed is not None:
             special["claimed"] = True
         if not all(attribution.offers(each) for each in (uuid, *(it.uuid for it in device.mig.instances))):
-            special["withheld"] = round(taken[uuid] - charged[uuid], 3)
+            left = 1.0 if uuid in attribution.closed else taken[uuid]
+            special["withheld"] = round(left - charged[uuid], 3)
         if uuid in attribution.devices | attribution.taken.devices:
             may_be_held = uuid in attribution.devices
             least = known.devices[uuid] if may_be_held else held

@@ -56,6 +56,14 @@ def test_all_sources_answer_alike(cluster: Path, kubeconfig: Path, written: Writ
     assert run(*words, *form, env={"KUBECONFIG": f"/nowhere:{kubeconfig}"}).stdout == named.stdout
 
 
+def test_what_labels_do_not_say_is_unknown(written: Written) -> None:
+    """Labels say that some GPUs are there, and neither their number nor what is free."""
+    invalid = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-INVALID", "nvidia.com/gpu.count": "0"}
+    found = run("inventory", "--inventory", written("nodes.yaml", node("n", labels=invalid)))
+    row = found.stdout.splitlines()[1].split()
+    assert row == ["n", "Fresh", "labels", "-", "0", "0", "0", "-", "unknown", "-"]
+
+
 def test_a_report_that_is_refused_is_a_warning_and_marked(server: ApiServer, kubeconfig: Path) -> None:
     server.store.put(GPU_NODES, gpu_node("labels-1", [gpu(0), gpu(0, "GPU-1")]))
     result = run("inventory", "--kubeconfig", kubeconfig)

@@ -86,9 +86,11 @@ def test_what_is_held_without_the_devices_being_known(browser: Browser) -> None:
 
 def test_gpus_that_are_not_offered_are_not_free(browser: Browser) -> None:
     partly = [alike("six", 8), node("six", {WHOLE: "6"}), alike("none", 2), node("none", {WHOLE: "0"})]
+    failed = {"nvidia.com/mig.config.state": "failed"}
+    partly += [alike("changing", 2), node("changing", {WHOLE: "2"}, labels=failed)]
     with PageServer().follow(*partly, node("labels", {WHOLE: "6"}, labels=GFD_H100)) as server:
         opened(browser, server.url)
-        assert tile(browser, "GPUs") == ["18", "12 wholly free"]
+        assert tile(browser, "GPUs") == ["20", "12 wholly free"]
         assert tile(browser, "Free")[0] == f"{6 * 81297 / 1024:.0f} GiB"
         text = card(browser, "six")
         assert "2 GPUs not offered by the device plugin" in text

@@ -29,6 +29,7 @@ MIG = {
         {"uuid": "MIG-4", "profile": "1g.10gb", "start": 4, "size": 1},
     ],
 }
+FAILED = {"nvidia.com/mig.config.state": "failed"}
 SHARE_NODE = {"gpu.scheduler-ext.io/sharing": "memory"}
 
 
@@ -83,6 +84,16 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
             [gpu_node("n", [gpu(0, mig=FREE_MIG), gpu(1)], migStrategy="single")],
             {"unavailable": 6.8, "total": 6.8},
             id="so are all of a layout that strategy single does not hand out",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels=FAILED)],
+            {"unavailable": 3.4, "total": 3.4},
+            id="and those of a node whose MIG layout could not be changed",
+        ),
+        pytest.param(
+            [node("n", {WHOLE: "1"}, labels={"nvidia.com/gpu.product": "A100-80GB", **FAILED})],
+            {"unavailable": 3.4, "total": 3.4},
+            id="also of one that is known by its labels",
         ),
         pytest.param(
             [gpu_node("n", [gpu(i) for i in range(8)]), node("n", {WHOLE: "6"})],

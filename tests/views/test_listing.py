@@ -241,6 +241,28 @@ def test_the_problem_of_a_mig_layout(objects: tuple[Json, ...], problem: str | N
     assert item["layoutProblem"] == problem
 
 
+@pytest.mark.parametrize(
+    ("labels", "change"),
+    [
+        pytest.param(
+            {"nvidia.com/mig.config.state": "failed"},
+            "a change of its GPUs failed (nvidia.com/mig.config.state=failed): it takes no pod with GPUs",
+            id="failed",
+        ),
+        pytest.param(
+            {"nvidia.com/mig.config.state": "pending"},
+            "its MIG layout or its driver is being changed: it takes no pod with GPUs meanwhile",
+            id="in progress",
+        ),
+        pytest.param({"nvidia.com/mig.config.state": "success"}, None, id="done"),
+    ],
+)
+def test_a_change_of_gpus(labels: dict[str, str], change: str | None) -> None:
+    (item,) = listed(gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels=labels))["items"]
+    assert item["change"] == change
+    assert item["devices"][0]["memory"]["freeMiB"] == (0 if change else 81920)
+
+
 def test_instances_beyond_allocatable_are_not_free() -> None:
     instances = [{"uuid": f"MIG-{at}", "profile": "1g.10gb", "start": at, "size": 1} for at in range(2)]
     device = gpu(0, mig={"enabled": True, "instances": instances})

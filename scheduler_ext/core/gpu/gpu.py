@@ -4,6 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.gpu.mig_profile import least_memory_mib
 from scheduler_ext.core.gpu.models import GpuModel
 
 
@@ -97,10 +98,10 @@ class Device:
         return self.vendor, self.model, self.compute_capability, *state
 
     def instance_memory_mib(self, instance: MigInstance) -> int:
-        """As reported or tabled, otherwise its part of the grid; 0 when neither is known."""
+        """As reported or tabled, otherwise its part of the grid, or what its name states at least."""
         geometry = self.mig.geometry
         if geometry is None:
-            return 0
+            return least_memory_mib(instance.profile) or 0
         profile = geometry.profile(instance.profile)
         if profile is not None and profile.memory_mib is not None:
             return profile.memory_mib

@@ -12,6 +12,7 @@ from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.estimated_slot import whole_names
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import Node, NodeInfo, Unit
+from scheduler_ext.core.node.offered_instances import withheld_by_layout
 from scheduler_ext.core.node.state import resolve_held
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames
 
@@ -34,16 +35,19 @@ class Charged:
 class Attribution(Charged):
     """What pods hold, with units by resource on `unknown` devices. `taken` is that and the units `beyond`
     allocatable, so that what it leaves is free; `withheld` are the UUIDs of the GPUs and the instances that
-    may be those."""
+    may be those, `closed` of those whose MIG layout is not handed out."""
 
     unknown: Mapping[str, int] = field(default_factory=dict)
     beyond: Mapping[str, int] = field(default_factory=dict)
     taken: Charged = field(default_factory=lambda: Charged(Holdings()))
     withheld: frozenset[str] = frozenset()
+    closed: frozenset[str] = frozenset()
 
     def offers(self, uuid: str) -> bool | None:
         """Whether what is free of a GPU, or an instance, is offered; None if it is not known which ones
         are."""
+        if uuid in self.closed:
+            return False
         if uuid not in self.withheld:
             return True
         arbitrary = self.devices | self.instances | self.taken.devices | self.taken.instances
@@ -65,12 +69,13 @@ def attribute(
     free memory, or with the most if shares are placed, because shares are kept off the emptiest ones
     (`core.node.state`). `node` is the node that these holdings resolve to, if known."""
     unknown = {name: count for name, count in sorted(held.unknown.items()) if count}
+    closed = _closed(info)
     if node is None and not unknown and _surely_offered(info, resources):
-        return Attribution(held, taken=Charged(held))
+        return Attribution(held, taken=Charged(held), closed=closed)
     node = node or resolve_held(info, held, resources, 0)
     beyond = dict(node.state.beyond)
     if info.report is None or not (unknown or beyond):
-        return Attribution(held, unknown=unknown, beyond=beyond, taken=Charged(held))
+        return Attribution(held, unknown=unknown, beyond=beyond, taken=Charged(held), closed=closed)
     charging = _Charging(info, info.report, held, {uuid: slot.units for uuid, slot in node.gpus})
     for name, count in unknown.items():
         charging.charge(name, count)
@@ -80,8 +85,15 @@ def attribute(
         withheld |= charging.withhold(name, count)
         taken = charging.done()
     return Attribution(
-        by_pods.held, by_pods.devices, by_pods.instances, unknown, beyond, taken, frozenset(withheld)
+        by_pods.held, by_pods.devices, by_pods.instances, unknown, beyond, taken, frozenset(withheld), closed
     )
+
+
+def _closed(info: NodeInfo) -> frozenset[str]:
+    """The UUIDs of GPUs that their MIG layout withholds, and of their instances."""
+    gpus = withheld_by_layout(info)
+    instances = (each for device in info.devices if device.uuid in gpus for each in device.mig.instances)
+    return gpus.union(each.uuid for each in instances) if gpus else gpus
 
 
 def _surely_offered(info: NodeInfo, resources: ResourceNames) -> bool:

@@ -363,8 +363,9 @@ class Node:
     @property
     def free_gpus(self) -> int:
         """How many GPUs take something new and have no part that a pod holds, less those held on unknown
-        devices. GPUs that may be gone are not free, nor are those beyond allocatable, except for shares."""
-        if self.info.is_out:
+        devices. GPUs that may be gone or are being changed are not free, nor are those beyond allocatable,
+        except for shares."""
+        if self.info.is_out or self.info.changing:
             return 0
         if self.info.report is None:
             return max(0, min(self.state.gpus - ceil(self.state.adrift), self._whole_left()))

@@ -58,7 +58,7 @@ def _resources(report: Report, device: Device) -> Iterator[str]:
         yield from (resource_from_profile(each.offered_as) for each in device.mig.instances)
 
 
-def withheld(info: NodeInfo) -> frozenset[str]:
+def withheld_by_layout(info: NodeInfo) -> frozenset[str]:
     """The GPUs, by UUID, that the device plugin does not hand out for their MIG layout: `layout_problem`.
     Memory shares need no device plugin."""
     report = info.report

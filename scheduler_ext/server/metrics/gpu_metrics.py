@@ -47,8 +47,9 @@ _MEMORY: tuple[tuple[str, str, Literal["memory", "use"]], ...] = (
     (
         "free",
         (
-            "Memory of GPUs for further pods: 0 for unhealthy and cordoned GPUs, those that are not offered, "
-            "and shared GPUs whose replicas are all held; no series for GPUs of Missing nodes."
+            "Memory of GPUs for further pods: 0 for unhealthy and cordoned GPUs, those that are not offered "
+            "or are being changed, and shared GPUs whose replicas are all held; no series for GPUs of "
+            "Missing nodes."
         ),
         "memory",
     ),
@@ -67,7 +68,8 @@ FAMILIES = (
         "gpu_extender_gpus_free",
         (
             "GPUs that no pod holds, not even in part, and that take new pods: neither unhealthy nor "
-            "cordoned, and offered by the device plugin, by the node's allocatable less all requests."
+            "cordoned nor being changed, and offered by the device plugin, by the node's allocatable less "
+            "all requests."
         ),
         attrgetter("free"),
     ),
@@ -95,7 +97,7 @@ FAMILIES = (
             (
                 "instances_free",
                 "MIG instances for further pods; none on unhealthy and cordoned GPUs, none that is not "
-                "offered.",
+                "offered or is being changed.",
                 attrgetter("free"),
             ),
             (

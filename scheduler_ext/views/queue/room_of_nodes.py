@@ -90,7 +90,7 @@ def run_kind(pod: BoundPod, facts: PodFacts) -> RunKind:
 
 
 def _free_gpu_milli(node: Node) -> int:
-    if node.info.is_out:
+    if node.info.is_out or node.info.changing:
         return 0
     if node.info.report is None:
         return node.free_gpus * _GPU_MILLI

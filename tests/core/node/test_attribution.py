@@ -138,11 +138,17 @@ EIGHT = node(*(device(i) for i in range(8)))
             replace(EIGHT, allocatable={WHOLE: 6}), {None}, id="six of eight, and any may be no one"
         ),
         pytest.param(replace(EIGHT, allocatable={WHOLE: 0}), {False}, id="none"),
+        pytest.param(
+            node(device(0, mig=SLICED), report={"mig_strategy": "single"}),
+            {False},
+            id="none of such a layout",
+        ),
     ],
 )
 def test_the_gpus_that_are_offered(info: NodeInfo, offered: set[bool | None]) -> None:
     found = attribute(info, holdings_of(info, NAMES), NAMES)
-    assert {found.offers(each.uuid) for each in info.devices} == offered
+    instances = [each.uuid for device in info.devices for each in device.mig.instances]
+    assert {found.offers(uuid) for uuid in (*(each.uuid for each in info.devices), *instances)} == offered
     assert charged(found) == {}, "no pod holds any"
 
 

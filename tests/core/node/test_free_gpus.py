@@ -70,6 +70,7 @@ CUT = node(device(0, mig=sliced(("1g.10gb", 0))), device(1), report={"mig_strate
         ),
         pytest.param(replace(FOUR, pods=HELD), 1, id="less those that are held, on a known GPU or not"),
         pytest.param(replace(FOUR, freshness="Missing"), 0, id="none of a node whose agent is missing"),
+        pytest.param(replace(FOUR, changing=True), 0, id="nor of one whose layout or driver is changed"),
         pytest.param(replace(LABELLED, allocatable={WHOLE: 2}), 2, id="no more than its plugin offers"),
         pytest.param(replace(LABELLED, allocatable={WHOLE: 4}, pods=HELD), 1, id="less requests of these"),
         pytest.param(replace(FOUR, allocatable={WHOLE: 0}), 0, id="none where the plugin has withdrawn all"),

@@ -89,7 +89,7 @@ def test_an_instance_has_the_memory_the_table_says() -> None:
     assert (unit.memory_mib, unit.free_mib, unit.model.name) == (9728, 9728, "A100-80GB")
     unknown = replace(SEVEN, geometry=None)
     (unit,) = slots(node(device(0, mig=unknown), report=MIXED))["GPU-0"].units
-    assert (unit.free, unit.memory_mib, unit.mig_room) == (7, 0, None)
+    assert (unit.free, unit.memory_mib, unit.mig_room) == (7, 8960, None), "at least, by the name"
 
 
 def test_single_hands_out_instances_as_gpus_under_the_name_of_the_slice() -> None:

@@ -53,6 +53,7 @@ on some of the possible ones. */
 function sumOf({ kind, state, marks, unattributed }, devices) {
   const counts = marks.includes(BY_ALLOCATABLE);
   const out = state === "Missing" && !counts;
+  const changing = marks.includes("changing");
   const sum = Object.fromEntries(SUMS.map((name) => [name, 0]));
   Object.assign(sum, {
     nodes: 1, gpus: devices.length, stale: +(state === "Stale"), missing: +(state === "Missing"),
@@ -65,7 +66,8 @@ function sumOf({ kind, state, marks, unattributed }, devices) {
     sum.held += device.held;
     sum.withheld += device.withheld ?? 0;
     if (!device.reported) continue;
-    sum.idle += device.held === 0 && !device.withheld && !device.cordoned && (counts || state === "Fresh");
+    const open = !changing && !device.withheld && !device.cordoned && (counts || state === "Fresh");
+    sum.idle += open && device.held === 0;
     if (!device.known) continue;
     sum.total += device.total - device.reserved;
     sum.requested += device.requested;
@@ -76,7 +78,7 @@ function sumOf({ kind, state, marks, unattributed }, devices) {
     sum.free += device.free;
   }
     // Labels give only the number of free GPUs, not the GPU of each pod.
-  if (kind === "labels" && !out) sum.idle = Math.floor(sum.well - sum.held - sum.withheld + 1e-2);
+  if (kind === "labels" && !out && !changing) sum.idle = Math.floor(sum.well - sum.held - sum.withheld + 1e-2);
   return sum;
 }
 

@@ -23,8 +23,8 @@ function full({ node, ledger }, { gpu }) {
       html`<li>${holder(each)}: ${each.count} × ${visible(each.resource)}${stateOf(each)}</li>`)}</ul>` : nothing}`;
 }
 
-const notesOf = ({ unattributed, notOffered, layoutProblem }) =>
-  [...unattributed.map(({ text }) => text), ...notOffered.map(({ text }) => text), layoutProblem].filter(Boolean);
+const notesOf = ({ unattributed, notOffered, change, layoutProblem }) =>
+  [...unattributed.map(({ text }) => text), ...notOffered.map(({ text }) => text), change, layoutProblem].filter(Boolean);
 
 function knownBy({ source, ageSeconds }) {
   if (source === "report") return `its agent reported ${ago(ageSeconds)} ago`;
