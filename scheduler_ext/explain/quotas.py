@@ -10,13 +10,16 @@ from fractions import Fraction
 from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.dra.published import TEMPLATE_PREFIX, Claim
 from scheduler_ext.core.intree import amount_text
+from scheduler_ext.explain.sentences import listed
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod.pod_amounts import pod_amounts
 from scheduler_ext.wire.pod.pod_claims import claim_names
 from scheduler_ext.wire.pod.pod_identity import is_finished, pod_name
-from scheduler_ext.wire.quota import REQUESTS, Quota, charge, claim_charge
+from scheduler_ext.wire.quota import LIMITS, REQUESTS, Quota, charge, claim_charge, unstated
 
+# Of the containers in a note.
+_NAMED = 3
 # Pods in so many copies.
 _Pods = Sequence[tuple[kube.Pod, int]]
 
@@ -25,9 +28,9 @@ def quota_notes(
     wanted: _Pods, state: ClusterState, more: Iterable[Quota] = (), given: Iterable[Claim] = ()
 ) -> list[str]:
     """A note for each limit that these pods, each in so many copies, or their claims exceed, less those that
-    exist. The pods and claims of the cluster count where a quota does not say what is used; `more` are quotas
-    beside the cluster's, and `given` claims that are not in the cluster. Raises QuantityError naming the
-    resource."""
+    exist, and for each that needs an amount from every container. The pods and claims of the cluster count
+    where a quota does not say what is used; `more` are quotas beside the cluster's, and `given` claims that
+    are not in the cluster. Raises QuantityError naming the resource."""
     quotas = {(quota.namespace, quota.name): quota for quota in (*more, *state.objects.quotas)}
     if not quotas:
         return []
@@ -52,6 +55,9 @@ def quota_notes(
         made = [each for each in new_claims if quota.concerns_claim(each[0])]
         had = [(claim, 1) for claim in old_claims if quota.concerns_claim(claim)]
         for limit, hard in quota.hard.items():
+            if silent := sorted({name for pod, _ in mine for name in unstated(pod, limit)}):
+                notes.append(_unstated_note(quota, limit, silent))
+                continue
             asked, by_claim = _charge(mine, limit), _claim_charge(made, limit, index)
             counted = quota.used.get(limit)
             used = counted if counted is not None else _charge(held, limit) + _claim_charge(had, limit, index)
@@ -113,8 +119,16 @@ def _namespace(pod: kube.Pod) -> str:
     return pod_name(pod).partition("/")[0]
 
 
+def _unstated_note(quota: Quota, limit: str, containers: Sequence[str]) -> str:
+    who = f"{listed(containers, 'and', _NAMED)} {'states' if len(containers) == 1 else 'state'}"
+    return (
+        f"ResourceQuota {quota.namespace}/{quota.name} counts {limit}, of which {who} no amount: the API "
+        "server refuses to create the pod, unless a LimitRange gives a default"
+    )
+
+
 def _note(quota: Quota, limit: str, used: Fraction, asked: Fraction, asks: str) -> str:
-    resource = limit.removeprefix(REQUESTS)
+    resource = limit.removeprefix(REQUESTS).removeprefix(LIMITS)
     hard = amount_text(resource, quota.hard[limit], math.floor)
     taken, more = (amount_text(resource, amount, math.ceil) for amount in (used, asked))
     text = f"ResourceQuota {quota.namespace}/{quota.name}: {taken} of {hard} {limit} are used"

@@ -8,15 +8,24 @@ from fractions import Fraction
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.pod.pod_amounts import pod_amounts, quantities
+from scheduler_ext.wire.pod.pod_amounts import (
+    pod_amounts,
+    pod_limits,
+    quantities,
+    stated_limits,
+    stated_requests,
+)
 from scheduler_ext.wire.pod.pod_containers import all_containers
 
 REQUESTS = "requests."
+LIMITS = "limits."
 _PODS = ("pods", "count/pods")
 _CLAIMS = "count/resourceclaims.resource.k8s.io"
 _DEVICES = ".deviceclass.resource.k8s.io/devices"
 # Those that a quota may name without a prefix.
 _BARE = ("cpu", "memory", "ephemeral-storage")
+# Those of which a quota makes every container state an amount.
+_REQUIRED = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 # Quality of service depends on these alone.
 _OF_QUALITY = ("cpu", "memory")
 
@@ -72,13 +81,28 @@ class Quota:
 
 
 def charge(pod: kube.Pod, limit: str) -> Fraction:
-    """What a pod counts for in a limit of this name; 0 in one that is not about requests. Raises
+    """What a pod counts for in a limit of this name; 0 in one that is not about its amounts. Raises
     QuantityError naming the resource."""
     if limit in _PODS:
         return Fraction(1)
+    if limit.startswith(LIMITS):
+        return pod_limits(pod.spec or kube.PodSpec()).get(limit.removeprefix(LIMITS), Fraction(0))
     if not limit.startswith(REQUESTS) and limit not in _BARE:
         return Fraction(0)
     return pod_amounts(pod.spec or kube.PodSpec()).get(limit.removeprefix(REQUESTS), Fraction(0))
+
+
+def unstated(pod: kube.Pod, limit: str) -> list[str]:
+    """The containers of a pod that state no amount for a limit that makes each of them do so (enforcement by
+    the pod evaluator, `must specify`). Raises QuantityError naming the resource."""
+    if limit not in _REQUIRED:
+        return []
+    spec = pod.spec or kube.PodSpec()
+    stated = stated_limits if limit.startswith(LIMITS) else stated_requests
+    name = limit.rpartition(".")[2]
+    if name in stated(spec.resources):
+        return []
+    return [each.name or "" for each, _ in all_containers(spec) if name not in stated(each.resources)]
 
 
 def claim_charge(claim: Claim, limit: str, extended_resource: Callable[[str], str | None]) -> int:

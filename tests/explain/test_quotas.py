@@ -94,9 +94,26 @@ CLASS = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
         pytest.param(
             pod("p", {WHOLE: "1"}),
             1,
-            [quota({"count/pods": "1", "limits.cpu": "0", GPUS: "9"}, {"count/pods": "1"})],
+            [quota({"count/pods": "1", GPUS: "9"}, {"count/pods": "1"})],
             said("count/pods", "1 of 1", ONE.format(1)),
-            id="the number of pods; limits are not requests",
+            id="the number of pods",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1", "memory": "2Gi"}),
+            1,
+            [quota({"limits.memory": "4Gi", "requests.memory": "4Gi"}, {"limits.memory": "3Gi"})],
+            said("limits.memory", "3Gi of 4Gi", ONE.format("2Gi")),
+            id="limits",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1"}),
+            1,
+            [quota({"limits.memory": "9Gi", "limits.ephemeral-storage": "9Gi"})],
+            [
+                "ResourceQuota default/q counts limits.memory, of which main states no amount: the API "
+                "server refuses to create the pod, unless a LimitRange gives a default"
+            ],
+            id="CPU and memory, of which each container has to state an amount",
         ),
         pytest.param(
             pod("p", {WHOLE: "1"}), 1, [quota({GPUS: "0"}, namespace="team")], [], id="of another namespace"

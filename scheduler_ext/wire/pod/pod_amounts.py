@@ -1,6 +1,6 @@
 """The amounts of all resources that a pod asks, with the rules of kube-scheduler for its containers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 
@@ -44,12 +44,27 @@ def pod_amounts(spec: kube.PodSpec) -> dict[str, Fraction]:
 
 def _amounts(asking: bytes) -> Mapping[str, Fraction]:
     spec = _asking.decode(asking)
-    asked = [(_all_amounts(container.resources), role) for container, role in all_containers(spec)]
+    return _effective(spec, stated_requests, quantities(spec.overhead))
+
+
+def pod_limits(spec: kube.PodSpec) -> dict[str, Fraction]:
+    """The effective limits of a pod for every resource that has some. Raises QuantityError naming the
+    resource."""
+    overhead, limits = quantities(spec.overhead), _effective(spec, stated_limits, {})
+    return {name: amount + overhead.get(name, 0) for name, amount in limits.items()}
+
+
+def _effective(
+    spec: _Asking | kube.PodSpec,
+    stated: Callable[[kube.ResourceRequirements | None], dict[str, Fraction]],
+    overhead: Mapping[str, Fraction],
+) -> dict[str, Fraction]:
+    asked = [(stated(container.resources), role) for container, role in all_containers(spec)]
     return effective_requests(
         [amounts for amounts, role in asked if role is Role.APP],
         [(amounts, role is Role.SIDECAR) for amounts, role in asked if role is not Role.APP],
-        quantities(spec.overhead),
-        pod_level=_all_amounts(spec.resources) if spec.resources is not None else None,
+        overhead,
+        pod_level=stated(spec.resources) if spec.resources is not None else None,
     )
 
 
@@ -57,9 +72,13 @@ def _amounts(asking: bytes) -> Mapping[str, Fraction]:
 _remembered_amounts = lru_cache(maxsize=1024)(_amounts)
 
 
-def _all_amounts(asked: kube.ResourceRequirements | None) -> dict[str, Fraction]:
+def stated_requests(asked: kube.ResourceRequirements | None) -> dict[str, Fraction]:
     """Requests, defaulted from limits as in the API server."""
     return {**quantities(asked.limits), **quantities(asked.requests)} if asked is not None else {}
+
+
+def stated_limits(asked: kube.ResourceRequirements | None) -> dict[str, Fraction]:
+    return quantities(asked.limits) if asked is not None else {}
 
 
 def quantities(amounts: kube.Quantities | None) -> dict[str, Fraction]:
