@@ -4,12 +4,12 @@ each of them."""
 import gc
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scheduler_ext.core.errors import PodError
-from scheduler_ext.core.intree import is_passing
+from scheduler_ext.core.intree import is_passing, needs_key
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.planning.gang import GangWish
 from scheduler_ext.core.request.quantity import QuantityError
@@ -202,6 +202,8 @@ class Planner:
         self._budgets = list(state.objects.budgets)
         self._effort = effort or Effort()
         self._moved: set[str] = set()
+        # Pods without a plan, by what they ask and by the number of changes of the cluster before.
+        self._stuck: dict[Hashable, Outcome] = {}
         # Rooms that stay free, by node and uid.
         self._free: list[tuple[str, str]] = []
 
@@ -232,11 +234,16 @@ class Planner:
         if node is not None:
             self._enter(wanted, node)
             return Outcome(wanted, node)
+        asked = asker.request, needs_key(asker.needs), cluster.mark()
+        if asked in self._stuck:
+            return replace(self._stuck[asked], wanted=wanted)
         left = [pod for pod in self.pods if pod.uid not in self._moved]
         search = Search(cluster, left, self._budgets, self._effort)
         room = search.find(asker)
         if room is None:
-            return Outcome(wanted, None, (), cluster.refusal(asker), search.nearest, search.exhausted)
+            refusal = cluster.refusal(asker)
+            self._stuck[asked] = Outcome(wanted, None, (), refusal, search.nearest, search.exhausted)
+            return self._stuck[asked]
         self._moved.update(move.pod.uid for move in room.moves)
         cluster.release(room.node, asker.uid)
         self._enter(wanted, room.node)

@@ -12,9 +12,14 @@ import pytest
 from scheduler_ext.core.node.node import BoundPod, Node
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.defrag import movable
+from scheduler_ext.defrag.movable import Rules
+from scheduler_ext.defrag.moves import Room
+from scheduler_ext.defrag.plan import make_plan, waiting_pod
 from scheduler_ext.defrag.plan_view import plan_json
+from scheduler_ext.defrag.search import Search
 from scheduler_ext.views.node_value import pod_values
 from scheduler_ext.whatif import whatif
+from scheduler_ext.whatif.whatif import Asker
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.pod.cached_pod import bound_pod
@@ -277,6 +282,24 @@ def test_the_nearest_plan_names_the_pod_without_another_place() -> None:
     assert (outcome.stuck.node, outcome.stuck.pod.bound.name) == ("a", "x")
     assert outcome.refusal is not None
     assert outcome.refusal["reason"] == "Insufficient nvidia.com/gpu per device"
+
+
+def test_equal_pods_without_a_plan_are_looked_into_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+
+    def counted(search: Search, asker: Asker) -> Room | None:
+        searched.append(asker.uid)
+        return find(search, asker)
+
+    find = Search.find
+    monkeypatch.setattr(Search, "find", counted)
+    asking = [pod(f"p{i}", {WHOLE: count}) for i, count in enumerate(("2", "2", "4", "2"))]
+    found = state(*whole_node("a", 2, "x"), whole_pod("x", "a"), *asking)
+    wanted = [waiting_pod(each, found, CONFIGURATION) for each in found.objects.pods[1:]]
+    plan = make_plan(wanted, found, CONFIGURATION, Rules(0.0, time.time()))
+    assert [outcome.wanted.name for outcome in plan.outcomes] == [f"default/p{i}" for i in range(4)]
+    assert [outcome.stuck is not None for outcome in plan.outcomes] == [True, True, False, True]
+    assert searched == ["uid-p0", "uid-p2"]
 
 
 def test_a_pod_that_would_come_back_leads_to_no_plan() -> None:
