@@ -57,9 +57,10 @@ def device_usage(
     `headroom_percent` is what shares leave untouched, on nodes of shares."""
     memory, report = device.memory, info.report
     percent = headroom_percent if info.share_node else 0
-    shared = report is not None and report.sharing_strategy != "none"
+    replicas = report.replicas_of() if report is not None else 1
+    shared = replicas > 1
     # No pod can get a part of a GPU that is shared by time or MPS where pods hold every replica.
-    replica_left = report is None or not shared or taken.units < report.replicas
+    replica_left = not shared or taken.units < replicas
     beside_shares = _requested_mib(device, taken, shared=shared) - taken.requested_mib
     known = memory.unaccounted_mib
     return DeviceUsage(

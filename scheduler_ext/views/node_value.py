@@ -90,7 +90,7 @@ class _Tally:
         self._held_by = attribution.held.devices
         self._taken = attribution.taken.held.devices
         self._takes_shares = node.state.takes_shares and not node.state.in_parts
-        self._replicas = report.replicas if report is not None and report.sharing_strategy != "none" else 1
+        self._replicas = report.replicas_of() if report is not None else 1
         self._peaks = {pod.uid: share_peaks(pod, info.devices) for pod in info.pods if pod.holds}
         self._claimed = list(claimed_gpus(info))
         # Whole GPUs, replicas and instances that each pod was seen on.

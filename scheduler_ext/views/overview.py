@@ -163,8 +163,8 @@ def _special(device: Device, report: Report, held: Set[str], maybe: Set[str]) ->
         special["sick"] = device.health_reason or "unhealthy"
     if device.cordoned:
         special["cordoned"] = True
-    if report.sharing_strategy != "none":
-        special["replicas"] = report.replicas
+    if (replicas := report.replicas if report.hands_out_instances(device) else report.replicas_of()) > 1:
+        special["replicas"] = replicas
     if device.mig.enabled:
         instances = [
             [each.start, each.size, each.profile, None if each.uuid in maybe else each.uuid in held]

@@ -71,8 +71,8 @@ def _unit(ask: UnitAsk, info: NodeInfo) -> tuple[float, int]:
                     return _instance(instance, device)
         if ask.profile is not None:
             return 1.0, 0
-    if report.sharing_strategy != "none":
-        return 1 / max(1, report.replicas), 0
+    if (replicas := report.replicas_of()) > 1:
+        return 1 / replicas, 0
     memory = report.devices[0].memory
     return 1.0, max(0, memory.total_mib - memory.reserved_mib)
 

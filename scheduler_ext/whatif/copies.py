@@ -220,9 +220,7 @@ class _Columns:
             self._rank[: len(keys), i] = [sorted(keys).index(key) for key in keys]
             self._units[: len(keys), i] = [slot.units[0].free if slot.units else 0 for slot in slots]
         reports = [vessel.node.info.report for vessel in vessels]
-        self._replicas = np.array(
-            [each.replicas if each is not None and each.sharing_strategy != "none" else 1 for each in reports]
-        )
+        self._replicas = np.array([each.replicas_of() if each is not None else 1 for each in reports])
         self.held = np.zeros(self._free.shape, np.int64)
         self._order: Ints = np.zeros(self._free.shape, np.int32)
 

@@ -120,6 +120,24 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
         ),
         pytest.param(
             [
+                gpu_node(
+                    "n",
+                    [gpu(0), gpu(1, mig=FREE_MIG)],
+                    migStrategy="mixed",
+                    sharing={"strategy": "time-slicing", "replicas": 4},
+                ),
+                node(
+                    "n",
+                    {WHOLE: "1", "nvidia.com/mig-1g.10gb": "4"},
+                    labels={"nvidia.com/gpu.replicas": "1", "nvidia.com/mig-1g.10gb.replicas": "4"},
+                ),
+                pod("p", {WHOLE: "1"}, on="n"),
+            ],
+            {"allocated": 3.4, "unmeasured": 3.4, "free": 3.4, "total": 6.8},
+            id="whole GPUs are not shared where only MIG instances are",
+        ),
+        pytest.param(
+            [
                 gpu_node("n", [gpu(0), gpu(1)]),
                 node("n", {SHARE: "147456", WHOLE: "2"}, labels=SHARE_NODE),
                 pod("p", {WHOLE: "1"}, on="n"),

@@ -111,7 +111,8 @@ class Device:
 @dataclass(frozen=True, slots=True)
 class Report:
     """What one node's agent reported, or what its ResourceSlices list if `from_slices`. `cordoned_strangers`
-    are cordoned UUIDs that no device has."""
+    are cordoned UUIDs that no device has. `own_replicas` are those of resources that have not `replicas`:
+    by profile, "" for whole GPUs."""
 
     devices: tuple[Device, ...]
     driver_version: str | None = None
@@ -124,6 +125,13 @@ class Report:
     reported_at: str | None = None
     cordoned_strangers: tuple[str, ...] = ()
     from_slices: bool = False
+    own_replicas: tuple[tuple[str, int], ...] = ()
+
+    def replicas_of(self, profile: str = "") -> int:
+        """How many pods may share a GPU that is handed out whole, or an instance of a profile."""
+        if self.sharing_strategy == "none":
+            return 1
+        return next((count for name, count in self.own_replicas if name == profile), self.replicas)
 
     def hands_out_instances(self, device: Device) -> bool:
         """Whether pods get instances of the GPU instead of all of it. Under strategy none the device plugin

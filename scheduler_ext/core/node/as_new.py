@@ -50,7 +50,9 @@ _DEVICE = attrgetter(
     "mig.geometry",
 )
 _INSTANCE = attrgetter("profile", "start", "size", "offered")
-_REPORT = attrgetter("cuda_version", "mig_strategy", "sharing_strategy", "replicas", "from_slices")
+_REPORT = attrgetter(
+    "cuda_version", "mig_strategy", "sharing_strategy", "replicas", "own_replicas", "from_slices"
+)
 _NODE = attrgetter(
     "estimate", "share_node", "spot", "value", "cpu_milli", "changing", "one_replica", "fraction"
 )

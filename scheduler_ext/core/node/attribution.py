@@ -106,7 +106,7 @@ def _surely_offered(info: NodeInfo, resources: ResourceNames) -> bool:
         return False
     shared = report.sharing_strategy != "none"
     names = [name for vendor in vendors for name in whole_names(resources, vendor, shared)]
-    units = len(report.devices) * (report.replicas if shared else 1)
+    units = len(report.devices) * report.replicas_of()
     return sum(allocatable.get(name, 0) for name in names) >= units
 
 
@@ -118,8 +118,7 @@ class _Charging:
         self._units = units
         self._devices = _copied(held.devices)
         self._unknown = Counter(held.unknown)
-        self._single = report.mig_strategy == "single"
-        self._replicas = report.replicas if report.sharing_strategy != "none" else 1
+        self._report = report
         sign = -1 if info.share_node else 1
         # The charges follow this order; a GPU that a pod has a part of is taken before an untouched one.
         self._order = sorted(
@@ -150,23 +149,24 @@ class _Charging:
         free = self._free_instances(resource, self._order)
         # Where instances are shared, all but one of the replicas of a held one may be those that are unknown.
         held = len(self._instances(resource, self._order)) - len(free)
-        count = max(0, count - (self._replicas - 1) * held)
-        self._take_instances(free, -(-count // self._replicas))
-        self._unknown[resource] = max(0, count - len(free) * self._replicas)
+        replicas = self._report.replicas_of(_profile(resource) or "")
+        count = max(0, count - (replicas - 1) * held)
+        self._take_instances(free, -(-count // replicas))
+        self._unknown[resource] = max(0, count - len(free) * replicas)
 
     def withhold(self, resource: str, count: int) -> set[str]:
         """Take units that are not offered; returns the UUIDs of the GPUs or instances that may be those."""
         if self._in_instances(resource):
             places = {each.uuid for _, each in self._instances(resource, self._offerable)}
             free = self._free_instances(resource, self._offerable)
-            self._take_instances(free, -(-count // self._replicas))
+            self._take_instances(free, -(-count // self._report.replicas_of(_profile(resource) or "")))
             return places.difference(*(here.instances for here in self._before.devices.values()))
         self._take(self._free(resource, self._offerable), count)
         return {device.uuid for device in self._offerable if self._units_of(device, resource)}
 
     def _in_instances(self, resource: str) -> bool:
         offering = (device for device in self._order if self._offers(device, resource))
-        single = self._single and any(device.mig.enabled for device in offering)
+        single = self._report.mig_strategy == "single" and any(device.mig.enabled for device in offering)
         return single or resource.startswith(MIG_PREFIX)
 
     def _offers(self, device: Device, resource: str) -> bool:
@@ -195,7 +195,7 @@ class _Charging:
 
     def _instances(self, resource: str, among: Iterable[Device]) -> list[_Placed]:
         """The instances that a resource means."""
-        profile = profile_from_resource(resource)[0] if resource.startswith(MIG_PREFIX) else None
+        profile = _profile(resource)
         return [
             (device, instance)
             for device in among
@@ -215,7 +215,7 @@ class _Charging:
 
     def done(self) -> Charged:
         """The result. Where a charge takes every place that it may be on, all are held for certain."""
-        full = {uuid for uuid, here in self._devices.items() if here.units >= self._replicas}
+        full = {uuid for uuid, here in self._devices.items() if here.units >= self._report.replicas_of()}
         taken = {uuid for here in self._devices.values() for uuid in here.instances}
         maybe = set().union(*(places for places in self._maybe if not places <= full))
         instances = set().union(*(places for places in self._maybe_instances if not places <= taken))
@@ -226,6 +226,10 @@ class _Charging:
         }
         held = replace(self._before, devices=_copied(self._devices), unknown=Counter(self._unknown))
         return Charged(held, frozenset(maybe | partly), frozenset(instances))
+
+
+def _profile(resource: str) -> str | None:
+    return profile_from_resource(resource)[0] if resource.startswith(MIG_PREFIX) else None
 
 
 def _copied(devices: Mapping[str, DeviceHoldings]) -> dict[str, DeviceHoldings]:

@@ -189,14 +189,15 @@ def _gfd_slice_memory_mib(labels: Labels) -> int | None:
 @dataclass(frozen=True, slots=True)
 class Caps:
     """The labels' count of GPUs, their memory in MiB and their model; None if no label says. `replicas` is
-    how many pods may share one GPU: not a cap, but what a report cannot state. `stated_mib` is the memory of
-    a GPU whose driver does not state it."""
+    how many pods may share one GPU, and `own_replicas` the same by profile: no caps, but what a report cannot
+    state. `stated_mib` is the memory of a GPU whose driver does not state it."""
 
     count: int | None = None
     memory_mib: int | None = None
     model: str | None = None
     replicas: int = 1
     stated_mib: int | None = None
+    own_replicas: tuple[tuple[str, int], ...] = ()
 
 
 NO_CAPS = Caps()
@@ -213,7 +214,8 @@ def caps_from_labels(labels: Labels) -> Caps:
     memory_mib = node_labels.gfd_memory_mib(labels)
     named = product and not is_display(product)
     model = canonical_model(product, vendor="nvidia", memory_mib=memory_mib).name if named else None
-    return Caps(natural(labels.get(GFD_COUNT)), memory_mib, model, replicas, stated_mib)
+    own = tuple(node_labels.own_replicas(labels))
+    return Caps(natural(labels.get(GFD_COUNT)), memory_mib, model, replicas, stated_mib, own)
 
 
 def capped(report: Report, caps: Caps) -> Report:
@@ -221,9 +223,13 @@ def capped(report: Report, caps: Caps) -> Report:
     model. On a node with several, its GPUs are capped and the others left alone. A GPU with too much memory
     is not the model that it was reported as, but the labels'. A GPU whose driver does not state its memory
     has what labels state. The most replicas that a report can state stand for as many as the labels state,
-    such as one for each MiB."""
+    such as one for each MiB, and those of a report for those of each resource by the labels."""
     if report.replicas == MAX_REPORTED_REPLICAS < caps.replicas:
         report = replace(report, replicas=caps.replicas)
+    others = tuple(each for each in caps.own_replicas if each[1] != report.replicas)
+    # Otherwise the labels are those of another configuration than the agent sees.
+    if others and max(count for _, count in caps.own_replicas) == report.replicas:
+        report = replace(report, own_replicas=others)
     if caps.count is None and caps.memory_mib is None and caps.stated_mib is None:
         return report
     nvidia = [device for device in report.devices if device.vendor == "nvidia"]

@@ -183,8 +183,7 @@ def _idle_s(pod: BoundPod, part: Part, did: Readings | None, after_s: float) -> 
 
 
 def _replicas(info: NodeInfo) -> int:
-    report = info.report
-    return max(1, report.replicas) if report is not None and report.sharing_strategy != "none" else 1
+    return info.report.replicas_of() if info.report is not None else 1
 
 
 def _part_of_instance(instance: MigInstance, device: Device) -> float:

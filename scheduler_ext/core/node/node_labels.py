@@ -7,11 +7,13 @@ and for Nebius SkyPilot (NebiusLabelFormatter in sky/provision/kubernetes/utils.
 facts."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import takewhile
 from typing import Literal, TypeAlias
 
+from scheduler_ext.core.gpu.mig_profile import parse_profile
 from scheduler_ext.core.gpu.model_table import (
     AMD_DEVICES,
     AMD_PARTITIONS,
@@ -124,6 +126,7 @@ POOL_LABELS = (
     "kubernetes.azure.com/agentpool",
     "node.kubernetes.io/instance-type",
 )
+_REPLICAS = re.compile(r"nvidia\.com/(?:gpu|mig-\d[^/]*)\.replicas")
 _SHARING = {"time-slicing": "time-slicing", "time-sharing": "time-slicing", "mps": "mps"}
 _MIG_STATE = f"{NVIDIA}mig.config.state"
 _UPGRADE_STATE = f"{NVIDIA}gpu-driver-upgrade-state"
@@ -322,6 +325,18 @@ def sharing(labels: Labels) -> tuple[str, int]:
     if looks_shared and f"{NVIDIA}gpu.sharing-strategy" not in labels:
         return "time-slicing", replicas  # before GFD wrote the strategy there was no other
     return "none", 1
+
+
+def own_replicas(labels: Labels) -> Iterator[tuple[str, int]]:
+    """How many pods share a whole GPU, as "", and an instance of each profile, as far as GFD says so."""
+    for label in sorted(filter(_REPLICAS.fullmatch, labels)):
+        # 0 as in `sharing`.
+        count, profile = natural(labels[label]), label.removeprefix(NVIDIA).removesuffix(".replicas")
+        if count and profile == "gpu":
+            yield "", count
+        elif count:
+            with suppress(ValueError):
+                yield parse_profile(profile.removeprefix("mig-")), count
 
 
 def compute_capability(labels: Labels) -> tuple[int, int] | None:

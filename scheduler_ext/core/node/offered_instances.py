@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from scheduler_ext.core.gpu.gpu import Device, Report
-from scheduler_ext.core.gpu.mig_profile import resource_from_profile, without_suffix
+from scheduler_ext.core.gpu.mig_profile import profile_from_resource, resource_from_profile, without_suffix
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, only_shared, vendor_of, without_shared
 
@@ -38,14 +38,16 @@ def as_shared(report: Report, allocatable: Mapping[str, int] | None) -> Report:
     for device in report.devices:
         if device.healthy and device.vendor == "nvidia":
             units.update(_resources(report, device))
-    replicas = [
-        -(-count // units[without_shared(name)])
-        for name, count in allocatable.items()
-        if count > 0 and units[without_shared(name)]
-    ]
+    replicas = {
+        profile_from_resource(name)[0] if name.startswith(MIG_PREFIX) else "": -(-count // each)
+        for name, count in sorted(allocatable.items())
+        if count > 0 and (each := units[without_shared(name)])
+    }
     if not replicas:
         return report
-    return replace(report, sharing_strategy="time-slicing", replicas=max(replicas))
+    most = max(replicas.values())
+    others = tuple((profile, count) for profile, count in replicas.items() if count != most)
+    return replace(report, sharing_strategy="time-slicing", replicas=most, own_replicas=others)
 
 
 def _resources(report: Report, device: Device) -> Iterator[str]:
@@ -107,7 +109,8 @@ def _merged(report: Report, allocatable: Mapping[str, int]) -> Iterator[str]:
             extended.setdefault(plain, []).append(profile)
     for plain, profiles in extended.items():
         here = [name for each in profiles for name in _names(each) if name in allocatable]
-        offered = max(allocatable.get(name, 0) for name in _names(plain)) // max(1, report.replicas)
+        offered = max(allocatable.get(name, 0) for name in _names(plain))
+        offered //= report.replicas_of(plain)
         if any(allocatable[name] for name in here):
             continue
         # A plugin that knows the names has them in allocatable, with 0 if all these instances are sick; after

@@ -231,7 +231,7 @@ class _WholeUnits:
     def __init__(self, report: Report, resources: ResourceNames) -> None:
         self._report = report
         self._shared = report.sharing_strategy != "none"
-        self.replicas = report.replicas if self._shared else 1
+        self.replicas = report.replicas_of()
         enabled = [device.mig.enabled for device in report.devices]
         profiles = {each.offered_as for device in report.devices for each in device.mig.instances}
         # Under strategy single the plugin offers instances as whole GPUs, but only when every GPU is
@@ -270,7 +270,7 @@ class _WholeUnits:
     def _whole(self, device: Device, held: DeviceHoldings, name: str) -> Unit:
         """A device, or its replicas; under MPS each replica has an equal part of the memory."""
         memory = device.memory
-        parts = self._report.replicas if self._report.sharing_strategy == "mps" else 1
+        parts = self.replicas if self._report.sharing_strategy == "mps" else 1
         busy = held.units or int(held.taken)
         return Unit(
             name,
@@ -290,17 +290,18 @@ class _WholeUnits:
         if not same:
             return
         memory_mib, model = min(map(device.instance_memory_mib, same)), device.model
+        replicas = self._report.replicas_of(profile or "")
         if profile is None:
             # Under strategy single: A100-80GB-MIG-1G.10GB, which A100 does not match.
             name_of_slice = f"{model.name}-MIG-{same[0].offered_as.replace('+', '.')}"
             model = canonical_model(name_of_slice, vendor=model.vendor)
         yield Unit(
             name,
-            free=len(free) * self.replicas,
+            free=len(free) * replicas,
             memory_mib=memory_mib,
             free_mib=memory_mib,
             model=model,
-            gpu_part=same[0].size / sum(instance.size for instance in device.mig.instances) / self.replicas,
+            gpu_part=same[0].size / sum(instance.size for instance in device.mig.instances) / replicas,
             mig_room=_mig_room(device, held, free),
         )
 

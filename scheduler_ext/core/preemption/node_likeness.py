@@ -48,7 +48,14 @@ def likeness(
             info.one_replica,
             _items(info.allocatable),
         ),
-        report and (report.mig_strategy, report.sharing_strategy, report.replicas, report.cuda_version),
+        report
+        and (
+            report.mig_strategy,
+            report.sharing_strategy,
+            report.replicas,
+            report.own_replicas,
+            report.cuda_version,
+        ),
         tuple(looks[uuid] for uuid in order),
         tuple(
             (*_pod(pod, order), pod.uid in info.assumed, starts[pod.started_at], places)

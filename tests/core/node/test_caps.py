@@ -22,7 +22,7 @@ from tests.gpu_strategies import reports
 @pytest.mark.parametrize(
     ("labels", "caps"),
     [
-        pytest.param(GFD, Caps(8, 81920, "A100-80GB"), id="all three"),
+        pytest.param(GFD, Caps(8, 81920, "A100-80GB", own_replicas=(("", 1),)), id="all three"),
         pytest.param(SINGLE, NO_CAPS, id="under MIG strategy single they count slices"),
         pytest.param(AMD, NO_CAPS, id="labels of another vendor"),
         pytest.param(
@@ -49,6 +49,22 @@ def test_replicas_that_a_report_cannot_state(reported: int, label: int, replicas
     report = Report((device(0),), sharing_strategy="time-slicing", replicas=reported)
     labels = GFD | {"nvidia.com/gpu.replicas": str(label), "nvidia.com/gpu.sharing-strategy": "time-slicing"}
     assert capped(report, caps_from_labels(labels)).replicas == replicas
+
+
+@pytest.mark.parametrize(
+    ("labels", "own"),
+    [
+        pytest.param({"gpu": "4", "mig-1g.10gb": "4"}, (), id="all alike"),
+        pytest.param({"gpu": "4", "mig-1g.10gb.me": "2"}, (("1g.10gb+me", 2),), id="fewer of a profile"),
+        pytest.param({"gpu": "1", "mig-1g.10gb": "4"}, (("", 1),), id="GPUs that are not shared"),
+        pytest.param({"gpu": "0", "mig-1g.10gb": "4", "mig-2g": "3"}, (), id="what is no number or profile"),
+        pytest.param({"gpu": "2", "mig-1g.10gb": "3"}, (), id="labels of another configuration"),
+    ],
+)
+def test_replicas_of_each_resource(labels: dict[str, str], own: tuple[tuple[str, int], ...]) -> None:
+    report = Report((device(0),), sharing_strategy="time-slicing", replicas=4)
+    caps = caps_from_labels(GFD | {f"nvidia.com/{name}.replicas": count for name, count in labels.items()})
+    assert capped(report, caps).own_replicas == own
 
 
 A100 = device(0)
