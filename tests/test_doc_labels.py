@@ -91,7 +91,7 @@ def told() -> Iterator[str]:
 
 def test_the_reference_has_every_label_that_is_read_and_no_other(asked: set[str]) -> None:
     ours = {SHARE_NODE_LABEL, VALUE_LABEL, "gpu.scheduler-ext.io/agent"}
-    by_pattern = {"nvidia.com/mig-PROFILE.count"}
+    by_pattern = {"nvidia.com/mig-PROFILE.count", "nvidia.com/mig-PROFILE.replicas"}
     assert set(told()) - ours - by_pattern == asked
 
 
