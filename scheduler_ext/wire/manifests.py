@@ -17,12 +17,13 @@ import msgspec
 
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.planning.gang import GangWish
 from scheduler_ext.core.request.wishes import shown
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_object
 from scheduler_ext.wire.gang_groups import MadeGangs, made_gangs
 from scheduler_ext.wire.gang_pod import names_gang
-from scheduler_ext.wire.gangs import GANG, SIZE
+from scheduler_ext.wire.gangs import GANG, REQUIRED_TOPOLOGY, SIZE, DeclaredGroup, Group, gang_wish
 from scheduler_ext.wire.pod.pod_identity import pod_name
 from scheduler_ext.wire.quota import Quota
 from scheduler_ext.wire.workloads import Lookup, Role, is_read, roles_of
@@ -76,7 +77,7 @@ class Manifest:
     def notes(self) -> list[str]:
         """Notes that a reader of an answer about this pod needs."""
         if self.workload is None:
-            return list(self.unread)
+            return [*self.remarks, *self.unread]
         number = "one on each node" if self.copies is None else f"{self.copies} in total"
         notes = [f"a pod from the template of {self.workload}, which runs {number}"]
         if self.gangs is not None:
@@ -104,9 +105,38 @@ class Manifest:
         index = i // max(1, (self.copies or 1) // groups)
         parts = [self.workload.partition(" ")[2].rpartition("/")[2], self.gangs.role]
         parts += [str(index)] if self.gangs.groups is not None else []
+        name = "-".join(part for part in parts if part)
+        return self._annotated({GANG: name, SIZE: str(self.gangs.size)})
+
+    def of_group(self, declared: Mapping[Group, DeclaredGroup]) -> Manifest:
+        """The same pod with the size of the group of another project that it names, if one of these says it
+        and the pod itself does not; with a remark if nothing does."""
+        named: list[Group] = []
+
+        def declaring(group: Group) -> DeclaredGroup | None:
+            named.append(group)
+            return declared.get(group)
+
+        wish = gang_wish(self.pod, declaring)
+        if not named or gang_wish(self.pod) is not None:
+            return self
+        if isinstance(wish, GangWish):
+            return self._annotated(
+                {SIZE: str(wish.size)}
+                | ({REQUIRED_TOPOLOGY: wish.required_topology} if wish.required_topology else {})
+            )
+        if named[0] in declared:
+            return self
+        kind, _, name = named[0]
+        unknown = (
+            f"how many pods the {kind} {name} has is not known here: they start one by one without the "
+            f"annotation {SIZE}"
+        )
+        return replace(self, remarks=(*self.remarks, unknown))
+
+    def _annotated(self, more: Mapping[str, str]) -> Manifest:
         metadata = self.pod.metadata or kube.ObjectMeta()
-        gang = {GANG: "-".join(part for part in parts if part), SIZE: str(self.gangs.size)}
-        metadata = msgspec.structs.replace(metadata, annotations={**(metadata.annotations or {}), **gang})
+        metadata = msgspec.structs.replace(metadata, annotations={**(metadata.annotations or {}), **more})
         return replace(self, pod=msgspec.structs.replace(self.pod, metadata=metadata))
 
     def named(self, name: str | None, namespace: str | None) -> Manifest:

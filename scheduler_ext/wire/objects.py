@@ -29,6 +29,8 @@ from scheduler_ext.wire.dra.class_object import ClassObject, read_class
 from scheduler_ext.wire.dra.resource_api import GROUP, RULE_VERSIONS, VERSIONS
 from scheduler_ext.wire.dra.slice_object import SliceObject, read_slice
 from scheduler_ext.wire.dra.taint_rule import RuleObject, read_rule
+from scheduler_ext.wire.gang_groups import declared_group
+from scheduler_ext.wire.gangs import DeclaredGroup, Group
 from scheduler_ext.wire.kind_pages import page_about
 from scheduler_ext.wire.kube import PodDisruptionBudget, budget
 from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods, template_manifests
@@ -294,9 +296,21 @@ def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
         )
     left_out = tuple(str(error) for i, error in unread.items() if i not in used and error.has_pods)
     quotas = tuple(_quota_of(each) for each in every if each.kind == "ResourceQuota")
+    groups = dict(_declared_groups(every))
     return [
-        replace(manifest, claims=claims, quotas=quotas, unread=left_out) for manifest in distinct(manifests)
+        replace(manifest.of_group(groups), claims=claims, quotas=quotas, unread=left_out)
+        for manifest in distinct(manifests)
     ]
+
+
+def _declared_groups(every: Iterable[_Object]) -> Iterator[tuple[Group, DeclaredGroup]]:
+    """What the PodGroups of a text say; other objects that declare groups make their pods themselves."""
+    for each in every:
+        if each.kind == "PodGroup":
+            document = decode_object(each.document, dict[str, Any], each.where)
+            found = declared_group({"kind": each.kind, "apiVersion": each.header.api_version} | document)
+            if found is not None:
+                yield found
 
 
 def _of_templates(each: _Object, lookup: Lookup) -> list[Manifest]:

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.planning.gang import GangWish
+from scheduler_ext.wire.gangs import gang_wish
 from scheduler_ext.wire.manifests import every_pod, in_namespace
 from scheduler_ext.wire.objects import read_manifests, read_pods
 from tests.kube_objects import Json, pod
@@ -185,6 +187,67 @@ def test_a_generated_name_names_the_pods() -> None:
     assert read(made) == [("train", 1)]
     with pytest.raises(InventoryError, match=r"^document 1: Job without metadata\.name$"):
         read(made | {"metadata": {}})
+
+
+COSCHEDULED = workload(
+    "Deployment",
+    {
+        "replicas": 2,
+        "template": {"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "pg"}}, "spec": SPEC},
+    },
+)
+GROUPED = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "w", "namespace": "team"},
+    "spec": {**SPEC, "schedulingGroup": {"podGroupName": "pg"}},
+}
+
+
+def pod_group(api_version: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": "pg", "namespace": "team"}
+    return {"apiVersion": api_version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("objects", "sizes", "unknown"),
+    [
+        pytest.param(
+            [pod_group("scheduling.x-k8s.io/v1alpha1", minMember=2), COSCHEDULED],
+            [2, 2],
+            None,
+            id="in a label",
+        ),
+        pytest.param(
+            [pod_group("scheduling.k8s.io/v1alpha2", schedulingPolicy={"gang": {"minCount": 3}}), GROUPED],
+            [3],
+            None,
+            id="in spec.schedulingGroup",
+        ),
+        pytest.param(
+            [pod_group("scheduling.k8s.io/v1alpha2", schedulingPolicy={"basic": {}}), GROUPED],
+            [None],
+            None,
+            id="without a gang policy",
+        ),
+        pytest.param([GROUPED], [None], "PodGroup pg", id="that is not in the file"),
+    ],
+)
+def test_pods_that_name_a_group_are_a_gang_of_its_size(
+    objects: list[Any], sizes: list[int | None], unknown: str | None
+) -> None:
+    manifests = read_manifests(yaml.safe_dump_all(objects).encode())
+    wishes = [gang_wish(each) for each in every_pod(manifests)]
+    assert [wish.size if isinstance(wish, GangWish) else wish for wish in wishes] == sizes
+    notes = [note for each in manifests for note in each.notes() if note.startswith("how many pods")]
+    assert notes == (
+        [
+            f"how many pods the {unknown} has is not known here: they start one by one without the "
+            "annotation gpu.scheduler-ext.io/gang-size"
+        ]
+        if unknown
+        else []
+    )
 
 
 def test_a_mistake_in_a_template_is_named_with_its_place() -> None:
