@@ -42,8 +42,8 @@ def placed_pods(node: Node) -> tuple[PlacedPod, ...]:
             *(claimed_part(each, info) for each in own),
             *_by_share(pod, share_sizes_mib),
         ]
-        held = round(sum(part for part, _ in parts), DIGITS)
-        gpus = round(held * info.gpu_part, DIGITS)
+        held = sum(part for part, _ in parts)
+        gpus = round(held * info.counted_part, DIGITS)
         found.append(PlacedPod(pod, held, gpus, sum(mib for _, mib in parts), used_mib(pod, info)))
     return tuple(found)
 

@@ -11,6 +11,7 @@ from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.views.cost_report import Ledgers, cost_report
 from scheduler_ext.views.idle_pods import idle_pod_list
 from scheduler_ext.views.listing import inventory_list
+from scheduler_ext.views.placed_pods import placed_pods
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import time_text
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, pod
@@ -167,9 +168,12 @@ def test_the_total(objects: list[Json], expected: dict[str, float]) -> None:
 
 def test_mig_instances_that_labels_offer_as_gpus_count_as_parts_of_one() -> None:
     labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "nvidia.com/gpu.count": "14"}
-    there = node("n", {WHOLE: "14"}, labels=labels)
-    (listed,) = inventory_list(state(there).infos.values(), CONFIG)["items"]
-    assert (report(there)["total"]["gpus"], listed["gpus"]) == (2.0, 2.0)
+    objects = node("n", {WHOLE: "14"}, labels=labels), pod("p", {WHOLE: "7"}, on="n")
+    there = state(*objects)
+    (listed,) = inventory_list(there.infos.values(), CONFIG)["items"]
+    (placed,) = placed_pods(there.snapshot(CONFIG.sizing()).nodes["n"])
+    total = report(*objects)["total"]
+    assert (total["gpus"], listed["gpus"], placed.gpus, total["allocated"]) == (2.0, 2.0, 1.0, 3.4)
 
 
 def test_each_namespace_pays_for_its_pods() -> None:

@@ -181,12 +181,18 @@ class NodeInfo:
         return 1 / max(1, self.fraction)
 
     @property
-    def gpu_count(self) -> float:
-        """Its GPUs as whole ones: fractions by the cloud are parts, and so are MIG instances that labels call
-        GPUs."""
+    def counted_part(self) -> float:
+        """What each GPU that it counts is of a whole one: a fraction by the cloud is a part, and so is a MIG
+        instance that labels call a GPU."""
         if self.report is not None or self.estimate is None:
-            return len(self.devices) * self.gpu_part
-        return self.estimate.count * part_of_gpu(self.estimate.model) * self.gpu_part
+            return self.gpu_part
+        return part_of_gpu(self.estimate.model) * self.gpu_part
+
+    @property
+    def gpu_count(self) -> float:
+        """Its GPUs as whole ones."""
+        of_labels = self.estimate.count if self.estimate is not None else 0
+        return (len(self.devices) if self.report is not None else of_labels) * self.counted_part
 
     @property
     def takes_unreported(self) -> bool:
