@@ -9,6 +9,7 @@ from scheduler_ext.core.framework.refusal import NearestMiss, plain_sentence, wh
 from scheduler_ext.core.gpu.mig_profile import profile_from_resource
 from scheduler_ext.core.node.holdings import unknown_shares
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
+from scheduler_ext.core.node.offered_instances import cordon_problem
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, shown_resource
 from scheduler_ext.core.request.wishes import wishes_in_words
@@ -54,6 +55,8 @@ def _not_offered(info: NodeInfo, resource: str, count: int) -> str:
     offered = (info.allocatable or {}).get(resource, 0)
     asks = (ask for pod in info.pods if pod.holds for ask in pod.request.units if ask.resource == resource)
     requested = sum(ask.count for ask in asks)
+    if offered > requested and (problem := cordon_problem(info)):
+        return f"{_units(info, resource, count)} not given to pods: {problem}"
     text = f"{_units(info, resource, count)} not offered: allocatable has {offered:,} {resource}"
     return f"{text}, of which pods request {requested:,}" if requested else text
 

@@ -36,6 +36,12 @@ SEVENTHS = {
 }
 
 
+def cordoned(report: Json) -> Json:
+    """With GPU 0 cordoned."""
+    report["metadata"]["annotations"] = {"gpu.scheduler-ext.io/cordoned": "GPU-0"}
+    return report
+
+
 def secret(held: Json) -> Json:
     held["metadata"]["namespace"] = "secret"
     return held
@@ -379,6 +385,16 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
                 "layout that it can apply: the node takes no pods until the state is success"
             ],
             id="a failed change",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1"}),
+            [cordoned(gpu_node("n", [gpu(0), gpu(1)])), node("n", {WHOLE: "2"})],
+            "n has 0 of 1 nvidia.com/gpu free; GPU 0 is cordoned, and the kubelet might hand it out",
+            [
+                "Have an operator repair the cordoned GPUs of n and end their cordon, or take them from its "
+                "device plugin: while one is free, the node takes no such pod"
+            ],
+            id="a cordoned GPU that is free closes its node",
         ),
         pytest.param(
             pod("p", {WHOLE: "1"}),

@@ -75,9 +75,11 @@ def test_a_report_that_is_refused_says_why() -> None:
 def test_cordons_of_no_gpu_are_listed() -> None:
     found = gpu_node("n", [gpu(0), gpu(1)])
     found["metadata"]["annotations"] = {"gpu.scheduler-ext.io/cordoned": "GPU-9, GPU-0, gpu-1,"}
-    (item,) = listed(found)["items"]
+    (item,) = listed(found, node("n", {WHOLE: "2"}))["items"]
     assert [device["cordoned"] for device in item["devices"]] == [True, False]
     assert item["cordonsUnknown"] == ["GPU-9", "gpu-1"]
+    (closed,) = item["notOffered"]
+    assert closed["text"] == ("1 GPU not given to pods: GPU 0 is cordoned, and the kubelet might hand it out")
 
 
 def test_nodes_by_name_and_devices_by_index() -> None:

@@ -12,7 +12,7 @@ from scheduler_ext.core.framework.criterion import Change, Filter, Trial, View, 
 from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node, NodeInfo
-from scheduler_ext.core.node.offered_instances import layout_problem
+from scheduler_ext.core.node.offered_instances import cordon_problem, layout_problem
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.request.resource_names import (
     DEVICE_CLASS_PREFIX,
@@ -75,6 +75,8 @@ class _Count(Filter):
         text = f"{node.info.name} has {miss.have:,} of {miss.needed:,} {miss.unit} free"
         if (problem := layout_problem(node.info)) is not None:
             text = f"{text}; {problem}"
+        if (problem := _closed_by_cordon(node, miss.unit)) is not None:
+            return f"{text}; {problem}"
         if (withdrawn := not_offered(node, miss.unit)) is not None:
             return f"{text}: {withdrawn}"
         devices = node.info.dra.devices if node.info.dra is not None else ()
@@ -88,8 +90,13 @@ class _Count(Filter):
         return f"{text}; {which} tainted: {', '.join(keys)}"
 
     def for_operators(
-        self, _miss: NearestMiss, node: Node, _request: GpuRequest, _fits: Callable[[NodeInfo], bool]
+        self, miss: NearestMiss, node: Node, _request: GpuRequest, _fits: Callable[[NodeInfo], bool]
     ) -> str | None:
+        if _closed_by_cordon(node, miss.unit) is not None:
+            return (
+                f"have an operator repair the cordoned GPUs of {node.info.name} and end their cordon, or take"
+                " them from its device plugin: while one is free, the node takes no such pod"
+            )
         if layout_problem(node.info) is None:
             return None
         return (
@@ -177,6 +184,17 @@ def _profile_gb(profile: str | None) -> int:
     """The memory in a profile's name; 0 if there is none."""
     named = _PROFILE_GB.search(profile or "")
     return int(named[1]) if named is not None else 0
+
+
+def _closed_by_cordon(node: Node, resource: str) -> str | None:
+    """Why a node takes no pod of a resource though some of it is free: a cordoned GPU is free, too."""
+    limits = {name: limit for name, _, limit in node.state.limits}
+    if limits.get(resource) != 0 or resource in node.state.by_claim:
+        return None
+    cordoned = {device.uuid for device in node.info.devices if device.cordoned and device.healthy}
+    units = (unit for uuid, slot in node.gpus if uuid in cordoned for unit in slot.units)
+    is_free = any(unit.free and unit.resource == resource for unit in units)
+    return cordon_problem(node.info) if is_free else None
 
 
 def not_offered(node: Node, resource: str) -> str | None:

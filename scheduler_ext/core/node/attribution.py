@@ -101,6 +101,8 @@ def _surely_offered(info: NodeInfo, resources: ResourceNames) -> bool:
     report, allocatable = info.report, info.allocatable
     if report is None or allocatable is None:
         return allocatable is None
+    if any(device.cordoned for device in report.devices):
+        return False
     vendors = {device.vendor for device in report.devices}
     if len(vendors) > 1 or any(device.mig.enabled for device in report.devices):
         return False

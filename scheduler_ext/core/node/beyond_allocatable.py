@@ -17,11 +17,17 @@ class _Pool:
 
 
 def beyond_allocatable(
-    info: NodeInfo, held: Holdings, slots: Iterable[tuple[Slot, str | None]], *, takes_shares: bool
+    info: NodeInfo,
+    held: Holdings,
+    slots: Iterable[tuple[Slot, str | None]],
+    closed: frozenset[str],
+    *,
+    takes_shares: bool,
 ) -> tuple[tuple[str, int], ...]:
     """The free units of healthy GPUs, by resource, that allocatable less all requests does not cover: the
     device plugin or the kubelet withholds them, and only their number is known. None without a Node object.
-    Memory shares and claims need no device plugin."""
+    Of resources that a cordoned GPU has `closed`, all are such. Memory shares and claims need no device
+    plugin."""
     if info.allocatable is None:
         return ()
     out = {device.uuid for device in info.devices if device.cordoned}
@@ -30,7 +36,7 @@ def beyond_allocatable(
     for slot, uuid in slots:
         if slot.healthy and uuid not in out:
             _add(slot, pools, whole=not takes_shares or info.takes_unreported)
-    found = (_beyond(pool, info.allocatable, held) for pool in pools.values())
+    found = (_beyond(pool, info.allocatable, held, closed) for pool in pools.values())
     return tuple(each for each in found if each[1] > 0)
 
 
@@ -47,8 +53,11 @@ def _add(slot: Slot, pools: dict[str, _Pool], *, whole: bool) -> None:
         pools[kind].free += count
 
 
-def _beyond(pool: _Pool, allocatable: Mapping[str, int], held: Holdings) -> tuple[str, int]:
-    left = sum(max(0, allocatable.get(name, 0) - held.requested[name]) for name in pool.names)
+def _beyond(
+    pool: _Pool, allocatable: Mapping[str, int], held: Holdings, closed: frozenset[str]
+) -> tuple[str, int]:
+    open_ = () if pool.names & closed else pool.names
+    left = sum(max(0, allocatable.get(name, 0) - held.requested[name]) for name in open_)
     unknown = sum(held.unknown[name] for name in pool.names)
     # The name with the most of them is the one in use.
     name = min(pool.names, key=lambda name: (-allocatable.get(name, 0), name))

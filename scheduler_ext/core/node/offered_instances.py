@@ -60,6 +60,16 @@ def _resources(report: Report, device: Device) -> Iterator[str]:
         yield from (resource_from_profile(each.offered_as) for each in device.mig.instances)
 
 
+def cordon_problem(info: NodeInfo) -> str | None:
+    """The cordoned GPUs that the kubelet might hand out, if pods got others of the node; None without any."""
+    cordoned = [str(each.index) for each in info.devices if each.cordoned and each.healthy]
+    if not cordoned:
+        return None
+    if len(cordoned) == 1:
+        return f"GPU {cordoned[0]} is cordoned, and the kubelet might hand it out"
+    return f"GPUs {', '.join(cordoned)} are cordoned, and the kubelet might hand them out"
+
+
 def withheld_by_layout(info: NodeInfo) -> frozenset[str]:
     """The GPUs, by UUID, that the device plugin does not hand out for their MIG layout: `layout_problem`.
     Memory shares need no device plugin."""

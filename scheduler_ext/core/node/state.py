@@ -84,7 +84,8 @@ def resolve_held(
     if info.takes_unreported:
         slots = [(without_free_memory(slot), uuid) for slot, uuid in slots]
     by_claim = claimable.served if claimable is not None else frozenset()
-    limits = _limits(info, held, slots, claimable)
+    closed = _closed_by_cordon(info, held, slots)
+    limits = _limits(info, held, slots, closed, claimable)
     way = claimable.one_way(slots, resources.share) if claimable is not None else OneWay()
     strategy = source.sharing_strategy if source is not None else "none"
     # A share that another binder bound may be on any GPU: until it is gone, the node takes no new share.
@@ -94,7 +95,7 @@ def resolve_held(
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
         adrift=_adrift(held, [slot for slot, _ in slots]),
         limits=limits,
-        beyond=beyond_allocatable(info, held, slots, takes_shares=share_limit > 0),
+        beyond=beyond_allocatable(info, held, slots, closed - by_claim, takes_shares=share_limit > 0),
         share_limit=share_limit,
         # A Node object without GPUs shows that the node has none; without a Node object, that is unknown.
         fresh=(info.freshness == "Fresh" or info.by_allocatable)
@@ -189,24 +190,36 @@ def _offers(info: NodeInfo, resource: str) -> bool:
     return info.allocatable is None or info.allocatable.get(resource, 0) > 0
 
 
-def _limits(
-    info: NodeInfo, held: Holdings, slots: list[_Placed], claimable: Claimable | None
-) -> tuple[tuple[str, int, int], ...]:
-    """Resources with a unit on a cordoned GPU that the kubelet may hand out have a limit of 0: the kubelet
-    picks the device, and may pick that one, so that only refusing the node keeps the GPU from new pods. Of
-    what DRA serves, kube-scheduler does so; it may also choose a sick GPU, in an order that is known."""
+def _closed_by_cordon(info: NodeInfo, held: Holdings, slots: list[_Placed]) -> frozenset[str]:
+    """Resources with a unit on a cordoned GPU that the kubelet may hand out: the kubelet picks the device,
+    and may pick that one, so that only refusing the node keeps the GPU from new pods."""
     # Kubelet knows neither shares nor strangers: without a holder of its own, the GPU is free to it.
     cordoned: dict[str | None, bool] = {
         device.uuid: not (held.devices[device.uuid].units or device.mig.enabled)
         for device in info.devices
         if device.cordoned and device.healthy
     }
-    units = [(unit, uuid) for slot, uuid in slots for unit in slot.units]
-    closed = {unit.resource for unit, uuid in units if uuid in cordoned and (unit.free or cordoned[uuid])}
+    if not cordoned:
+        return frozenset()
+    units = ((unit, uuid) for slot, uuid in slots for unit in slot.units)
+    return frozenset(
+        unit.resource for unit, uuid in units if uuid in cordoned and (unit.free or cordoned[uuid])
+    )
+
+
+def _limits(
+    info: NodeInfo,
+    held: Holdings,
+    slots: list[_Placed],
+    closed: frozenset[str],
+    claimable: Claimable | None,
+) -> tuple[tuple[str, int, int], ...]:
+    """Resources that a cordon has `closed` have a limit of 0. Of what DRA serves, kube-scheduler picks the
+    device; it may also choose a sick GPU, in an order that is known."""
     sick = {device.uuid for device in info.devices if not device.healthy}
     shut = {device.uuid for device in info.devices if device.cordoned}
     limits = []
-    for name in sorted({unit.resource for unit, _ in units}):
+    for name in sorted({unit.resource for slot, _ in slots for unit in slot.units}):
         if claimable is not None and name in claimable.served:
             reach = claimable.within_reach(name, shut, sick) if sick or shut else UNLIMITED
             limits.append((name, claimable.expected(name), reach))

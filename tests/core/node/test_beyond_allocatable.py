@@ -28,6 +28,7 @@ SINGLE = node(device(0, mig=THREE_SLICES), report={"mig_strategy": "single"})
 REPLICAS = {"sharing_strategy": "time-slicing", "replicas": 4}
 SICK = node(*(device(i, healthy=i < 6) for i in range(8)))
 CORDONED = node(*(device(i, cordoned=i == 0) for i in range(8)))
+ON_THE_CORDONED = (bound("p", wants(1, WHOLE), devices={"main": ("GPU-0",)}),)
 CLAIMED = info_of(
     node_object("n", {}), device_class(extended=None), resource_slice("n", [gpu_device(i) for i in range(2)])
 )
@@ -53,7 +54,12 @@ CLAIMED = info_of(
             id="also if pods hold withheld ones",
         ),
         pytest.param(replace(SICK, allocatable={WHOLE: 6}), {}, id="sick GPUs are the withheld ones"),
-        pytest.param(replace(CORDONED, allocatable={WHOLE: 8}), {}, id="a cordon withholds no other GPU"),
+        pytest.param(
+            replace(CORDONED, allocatable={WHOLE: 8}), {WHOLE: 7}, id="a free cordoned GPU withholds all"
+        ),
+        pytest.param(
+            replace(CORDONED, allocatable={WHOLE: 8}, pods=ON_THE_CORDONED), {}, id="one that is held none"
+        ),
         pytest.param(
             replace(LABELLED, allocatable={WHOLE: 6}), {WHOLE: 2}, id="also of GPUs known by labels"
         ),
@@ -88,7 +94,7 @@ def counts_by_number(info: NodeInfo) -> bool:
     """Whether the node's GPUs are alike, so that it does not matter which of them are held or withheld."""
     devices = info.devices
     in_service = all(each.healthy for each in devices) or not info.pods
-    whole = not any(each.mig.enabled or each.cordoned for each in devices)
+    whole = not any(each.mig.enabled for each in devices)
     return in_service and whole and len({each.vendor for each in devices}) == 1
 
 
