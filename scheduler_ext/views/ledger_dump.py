@@ -5,11 +5,11 @@ from collections.abc import Iterator, Set
 from dataclasses import replace
 from typing import Any
 
+from scheduler_ext.core.dra.device import memory_mib
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
 from scheduler_ext.core.node.claimed import claimed_gpus
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, known_devices, unknown_gpus
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.quantity import BYTES_PER_MIB
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
@@ -136,7 +136,7 @@ def _by_claim(device: Device, info: NodeInfo) -> Iterator[dict[str, Any]]:
         if part.on != device.uuid:
             continue
         instance = next((each for each in device.mig.instances if each.uuid == part.uuid), None)
-        mib = held.consumed.get("memory", 0) // BYTES_PER_MIB if part.multiple else 0
+        mib = memory_mib(held.consumed) if part.multiple else 0
         for uid, name in claim.pods or ((None, None),):
             yield {
                 "uid": uid,

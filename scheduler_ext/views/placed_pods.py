@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from scheduler_ext.core.dra.device import memory_mib
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.node.claimed import ClaimedGpu, claimed_gpus, gpu_pods
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
-from scheduler_ext.core.request.quantity import BYTES_PER_MIB
 from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.explain.waiting import placed_item
 
@@ -88,7 +88,7 @@ def claimed_part(each: ClaimedGpu, info: NodeInfo) -> tuple[float, int]:
     total = on.memory.total_mib if on is not None else 0
     mib = 0
     if each.device.multiple:
-        mib = each.held.consumed.get("memory", 0) // BYTES_PER_MIB
+        mib = memory_mib(each.held.consumed)
     elif each.device.profile is not None:
         mib = each.device.memory_mib
     if mib and total:

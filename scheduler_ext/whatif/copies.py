@@ -145,10 +145,10 @@ def _units_left(request: GpuRequest, snapshot: Snapshot) -> list[int]:
         available = (snapshot.units.get(ask.resource) or snapshot.no_units).available
         if ask.count:
             times = np.minimum(times, available // ask.count)
-        elif ask.choice:
-            choices.append(available // ask.choice)
-        elif ask.every:
+        if ask.every:
             times = np.minimum(times, 1)
+        if ask.choice:
+            choices.append(available // ask.least)
     if choices:
         # All copies choose alike: others may fit beside them.
         times = np.minimum(times, np.max(choices, axis=0))

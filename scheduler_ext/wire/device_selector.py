@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 _ADMITS: Final = Answer(Outcome.ADMITS)
 _REJECTS: Final = Answer(Outcome.REJECTS)
-_AS_TRUTH: Final = {Outcome.ADMITS: True, Outcome.REJECTS: False}
+_AS_TRUTH: Final = {Outcome.ADMITS: True, Outcome.REJECTS: False, Outcome.FAILS: False}
 
 
 class DeviceSelector:
@@ -74,7 +74,8 @@ class DeviceSelector:
             self._expressions.append(read)
 
     def admits(self, device: DeviceFacts) -> bool | None:
-        """Return whether the device satisfies all expressions; None if that is unknown, or if it fails."""
+        """Return whether the device satisfies all expressions; None if that is unknown. No claim gets one for
+        which an expression fails."""
         answer = self.answer(device)
         if answer.reason and self.failure is None:
             self.failure = answer.reason

@@ -665,11 +665,22 @@ def first_available(*wanted: tuple[str, int], expression: str = "") -> Json:
             {"claimed": 0, "single": 1, "plugin": 0},
             id="all devices of a node",
         ),
+        pytest.param(
+            [first_available(("gpu.nvidia.com", 8), ("gpu.nvidia.com", 1)), request() | {"name": "second"}],
+            {"claimed": 1, "single": 0, "plugin": 0},
+            id="a choice beside another GPU",
+        ),
+        pytest.param(
+            request(1, IS_RDMA), dict.fromkeys(("claimed", "single", "plugin"), 0), id="a selector fails"
+        ),
     ],
 )
-def test_no_node_without_a_free_device_is_the_best(wanted: Json, counts: Mapping[str, int | None]) -> None:
+def test_no_node_without_a_free_device_is_the_best(
+    wanted: Json | list[Json], counts: Mapping[str, int | None]
+) -> None:
     """Neither is what kube-scheduler decides counted as free."""
-    objects = [*CLUSTER, *CHANNELS, claim_template("asked", wanted)]
+    requests = wanted if isinstance(wanted, list) else [wanted]
+    objects = [*CLUSTER, *CHANNELS, claim_template("asked", *requests)]
     (read,) = read_pods(inventory(by_template()))
     counted = capacity(read, state(*objects), CONFIG)
     assert {each["node"]: each["count"] for each in counted["nodes"]} == counts

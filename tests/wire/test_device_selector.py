@@ -45,6 +45,6 @@ def test_the_outcome_is_that_of_kube_scheduler(expressions: list[str], expected:
     assert DeviceSelector(expressions).answer(H100).outcome is expected
 
 
-def test_admits_is_none_unless_the_device_is_admitted_or_rejected() -> None:
+def test_admits_is_none_only_where_the_answer_is_unknown() -> None:
     given = ["true", "false", f"{GPU}.profile == ''", "'a'.find('a') == 'a'"]
-    assert [DeviceSelector([each]).admits(H100) for each in given] == [True, False, None, None]
+    assert [DeviceSelector([each]).admits(H100) for each in given] == [True, False, False, None]

@@ -257,14 +257,14 @@ class DeviceIndex:
                 units.append(UnitAsk(name, count, every=every, choice=choice if only_gpus else 0))
                 if name != own:
                     missing.append("requirements beyond the DeviceClass")
-                elif (problem := names.problem_of(name)) is not None:
-                    missing.append(f"a selector ({problem})")
             elif DEVICE_CLASS_PREFIX + ask.device_class not in names.asks:
                 missing.append(f"DeviceClass {ask.device_class}, which is not known here,")
             elif count and own in self.others:
                 others.append((own, count))
             else:
                 missing.append(f"devices of DeviceClass {ask.device_class}, which are not known as GPUs,")
+            if (problem := names.problem_of(own)) is not None:
+                missing.append(f"a selector ({problem})")
         if units and self._has_open:
             missing.append(_OPEN)
         features = dict.fromkeys((*claim.not_modelled, *missing))

@@ -13,8 +13,8 @@ MANY: Final = 2**31
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """The amounts of a capacity that claims can have: `default` without a request; others are rounded up to
-    `minimum` and steps above it, or to one of `values`, ascending."""
+    """The amounts of a capacity that claims can have, in thousandths: `default` without a request; others are
+    rounded up to `minimum` and steps above it, or to one of `values`, ascending."""
 
     default: int | None = None
     minimum: int | None = None

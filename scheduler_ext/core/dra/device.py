@@ -38,7 +38,7 @@ class DraDevice:
     """A device that claims may hold. `gpu` identifies its physical GPU within the node: the UUID, else the
     PCI bus ID, else its own name. `uuid` is that of the GPU or of the MIG instance; a partition that does not
     exist yet has none. `profile` is None for a whole GPU. `resources` are the names under which pods may get
-    it, by selectors alone; `capacity` is in the units of its quantities, `on` the GPU of the node's report
+    it, by selectors alone; `capacity` is in thousandths, `on` the GPU of the node's report
     that it belongs to."""
 
     id: DeviceId
@@ -142,17 +142,18 @@ def driver_versions(published: PublishedDevice) -> tuple[str | None, tuple[int, 
 
 
 def amounts(capacity: Mapping[str, str]) -> dict[str, int]:
-    """Capacities by the part of their names after the domain; unreadable ones are left out."""
+    """Capacities in thousandths, by the part of their names after the domain; unreadable ones are left
+    out."""
     read = {}
     for name, text in capacity.items():
         with suppress(QuantityError):
-            read[name.rpartition("/")[2]] = int(parse_quantity(text))
+            read[name.rpartition("/")[2]] = int(parse_quantity(text) * 1000)
     return read
 
 
 def memory_mib(capacity: Mapping[str, int]) -> int:
-    """The memory among readable capacities, in MiB; 0 if there is none."""
-    return max(0, min(capacity.get("memory", 0) // BYTES_PER_MIB, _MAX_MIB))
+    """The memory among `amounts`, in MiB; 0 if there is none."""
+    return max(0, min(capacity.get("memory", 0) // (1000 * BYTES_PER_MIB), _MAX_MIB))
 
 
 def _profile(text: str | None) -> str | None:

@@ -82,7 +82,7 @@ def hosts_of(claim: Claim, find: Find, is_counted: Callable[[Requested], bool]) 
             yield _served(f"devices for {what}" if request.admin else f"devices of {what}", {request: found})
     choices = [each for each in claim.requests if each.choice]
     alternatives = _found(choices, find)
-    if alternatives and not all(map(is_counted, choices)):
+    if alternatives:
         yield _served("devices of one of its alternatives", alternatives)
     for constraint in (None, *claim.constraints):
         if (sets := _meeting(constraint, claim.requests, find)) is not None:

@@ -159,7 +159,7 @@ class Constraint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDevice:
-    """A device that a claim holds; `consumed` are the amounts of its capacities where claims share it, by
+    """A device that a claim holds; `consumed` are thousandths of its capacities where claims share it, by
     the part of their names after the domain."""
 
     id: DeviceId

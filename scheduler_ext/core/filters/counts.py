@@ -44,15 +44,13 @@ class _Count(Filter):
                 # Of the nodes with room, those where the pod may get a cordoned or sick GPU are left out.
                 passed &= (columns.limit >= needed_reach(ask)) | ~columns.by_claim
                 continue
-            enough = columns.available >= ask.least
+            if ask.choice:
+                choices.append((columns.available >= ask.least) | columns.open)
+            enough = columns.available >= max(ask.count, int(ask.every))
             if ask.every:
                 # kube-scheduler gives all devices or none.
                 enough &= ~(columns.offered & (columns.free + columns.sick == 0)).any(0)
-            enough |= columns.open
-            if ask.choice and not ask.count:
-                choices.append(enough)
-            else:
-                passed &= enough
+            passed &= enough | columns.open
         return passed & np.logical_or.reduce(choices) if choices else passed
 
     def miss(self, view: View, node: Node) -> NearestMiss:

@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scheduler_ext.core.dra.device import GPU_DRIVERS, DraDevice
+from scheduler_ext.core.dra.device import GPU_DRIVERS, DraDevice, memory_mib
 from scheduler_ext.core.dra.published import ClaimedDevice, DeviceId
 from scheduler_ext.core.gpu.gpu import Device, Holder, MigInstance
 from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.quantity import BYTES_PER_MIB
 from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
@@ -116,7 +115,7 @@ def _hold_claims(node: NodeInfo, held: Holdings) -> dict[str, Counter[str]]:
 def _hold_claimed(device: DraDevice, each: ClaimedDevice, on: Device, here: DeviceHoldings) -> None:
     """Count one device of a claim on its GPU."""
     if device.multiple:
-        used_mib = each.consumed.get("memory", 0) // BYTES_PER_MIB
+        used_mib = memory_mib(each.consumed)
         here.requested_mib += min(used_mib or on.memory.total_mib, on.memory.total_mib)
         if not on.memory.total_mib:
             # How much of it is unknown; it is not free.

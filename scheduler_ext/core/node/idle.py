@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler_ext.core.dra.device import GPU_DRIVERS, DraDevice
+from scheduler_ext.core.dra.device import GPU_DRIVERS, DraDevice, memory_mib
 from scheduler_ext.core.dra.published import ClaimedDevice
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
 from scheduler_ext.core.gpu.readings import Readings
@@ -14,7 +14,6 @@ from scheduler_ext.core.node.claimed import gpu_pods
 from scheduler_ext.core.node.holdings import known_devices, seen_gpus, seen_instances, share_peaks
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods
-from scheduler_ext.core.request.quantity import BYTES_PER_MIB
 
 
 class Part(NamedTuple):
@@ -228,6 +227,6 @@ def _claimed_part(part: DraDevice, on: Device, held: ClaimedDevice) -> Part | No
     if instance is not None:
         return Part(on, instance, _part_of_instance(instance, on))
     if part.multiple:
-        mib = held.consumed.get("memory", 0) // BYTES_PER_MIB or on.memory.total_mib
+        mib = memory_mib(held.consumed) or on.memory.total_mib
         return Part(on, None, min(1.0, mib / max(1, on.memory.total_mib)))
     return Part(on, None, 1.0) if part.profile is None else None

@@ -27,10 +27,10 @@ def with_pod(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> NodeInf
         return replace(info, pods=(*info.pods, pod))
     # Its name is not known: kube-scheduler gives it one.
     pod = replace(pod, extended_claim="")
-    exact = [ask for ask in by_claim if ask.count or ask.every]
-    choices = [[replace(ask, count=ask.choice)] for ask in by_claim if ask.choice and ask not in exact]
+    exact = [replace(ask, choice=0) for ask in by_claim if ask.count or ask.every]
+    choices = [[replace(ask, count=ask.choice, choice=0)] for ask in by_claim if ask.choice]
     devices = None
-    if len(exact) + len(choices) == len(by_claim):
+    if all(ask.least for ask in by_claim):
         tried = (
             Claimable(info, holdings_of(info, resources)).allocate((*exact, *one)) for one in choices or [[]]
         )

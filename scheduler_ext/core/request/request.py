@@ -77,7 +77,7 @@ class UnitAsk:
     @property
     def least(self) -> int:
         """How many a node must have free at least, if this is chosen."""
-        return max(self.count, self.choice, int(self.every))
+        return max(self.count + self.choice, int(self.every))
 
 
 @dataclass(frozen=True, slots=True)

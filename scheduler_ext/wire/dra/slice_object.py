@@ -18,7 +18,6 @@ from scheduler_ext.core.dra.published import (
 )
 from scheduler_ext.core.dra.semantic_version import parse_version
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm
-from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.dra.resource_api import DeviceTaintObject, amount_text, taint_of
 from scheduler_ext.wire.kube import KubeStruct, requirements
@@ -204,7 +203,7 @@ def _policy(policy: _RequestPolicy) -> RequestPolicy:
 
 
 def _amount(raw: Raw) -> int | None:
-    """A quantity as a whole number; None if it is absent or cannot be read."""
+    """A quantity in thousandths; None if it is absent or cannot be read."""
     text = amount_text(raw) if raw != _NULL else None
     return amounts({"": text}).get("") if text else None
 
@@ -222,5 +221,5 @@ def _attributes(values: dict[str, _AttributeValue] | None) -> Iterator[tuple[str
 
 def _counters(values: dict[str, _Value] | None) -> Iterator[tuple[str, int]]:
     for name, each in (values or {}).items():
-        with suppress(QuantityError):
-            yield name, max(0, int(parse_quantity(amount_text(each.value) or "")))
+        if (amount := _amount(each.value)) is not None:
+            yield name, max(0, amount)

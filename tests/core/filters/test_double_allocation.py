@@ -428,7 +428,8 @@ def test_a_tainted_sick_gpu_is_the_reason_where_it_is_needed() -> None:
     assert verdict(node(two(tainted(0), gpu(1)), report=SICK_0), IMPLICIT, 2) == UNHEALTHY
 
 
-DEFAULT = RequestPolicy(default=10 * 2**30, minimum=10 * 2**30, step=10 * 2**30)
+TEN_GI = 10 * 2**30 * 1000
+DEFAULT = RequestPolicy(default=TEN_GI, minimum=TEN_GI, step=TEN_GI)
 
 
 @pytest.mark.parametrize(

@@ -57,18 +57,23 @@ def policy(text: str) -> RequestPolicy:
     ("text", "read"),
     [
         pytest.param("{}", RequestPolicy(), id="nothing"),
-        pytest.param('{"default": "8"}', RequestPolicy(default=8), id="a default"),
-        pytest.param('{"default": 8, "validRange": null}', RequestPolicy(default=8), id="no range"),
+        pytest.param('{"default": "8"}', RequestPolicy(default=8000), id="a default"),
+        pytest.param('{"default": 8, "validRange": null}', RequestPolicy(default=8000), id="no range"),
         pytest.param(
             '{"default": "4Ki", "validRange": {"min": "1Ki", "max": "8Ki", "step": "1Ki"}}',
-            RequestPolicy(4096, 1024, 8192, 1024),
+            RequestPolicy(4096000, 1024000, 8192000, 1024000),
             id="a range with steps",
         ),
         pytest.param(
-            '{"validRange": {"min": "1", "max": null}}', RequestPolicy(minimum=1), id="half a range"
+            '{"validRange": {"min": "1", "max": null}}', RequestPolicy(minimum=1000), id="half a range"
         ),
         pytest.param(
-            '{"default": "1", "validValues": ["4", "1", 2]}', RequestPolicy(1, values=(1, 2, 4)), id="values"
+            '{"default": "1", "validValues": ["4", "1", 2]}',
+            RequestPolicy(1000, values=(1000, 2000, 4000)),
+            id="values",
+        ),
+        pytest.param(
+            '{"default": "250m", "validRange": {"min": "0.1"}}', RequestPolicy(250, 100), id="fractions"
         ),
         pytest.param('{"default": ["8"]}', RequestPolicy(), id="what is no quantity"),
     ],
@@ -104,7 +109,7 @@ def test_slice() -> None:
     found = read_slice(decoded(body, SliceObject))
     assert (found.name, found.node, found.pool) == ("slice", "node", "node")
     assert (found.generation, found.slices) == (3, 2)
-    assert found.counters == {("set", "slices"): 8}
+    assert found.counters == {("set", "slices"): 8000}
     (gpu,) = found.devices
     assert gpu.facts.attributes == {
         "uuid": "GPU-0",
@@ -113,7 +118,7 @@ def test_slice() -> None:
         "driverVersion": parse_version("580.95.5"),
     }
     assert gpu.facts.capacity == {"memory": "80Gi", "cores": "7"}
-    assert gpu.consumes == (Consumption("set", "slices", 2),)
+    assert gpu.consumes == (Consumption("set", "slices", 2000),)
     assert gpu.taints == (Taint("xid", "79", "NoSchedule"),)
 
 
@@ -374,7 +379,7 @@ def test_allocated_claim() -> None:
         },
     }
     found = read_claim(decoded(body, ClaimObject))
-    held = ClaimedDevice(DeviceId("gpu.nvidia.com", "node", "gpu-0"), {"memory": 10 * 2**30})
+    held = ClaimedDevice(DeviceId("gpu.nvidia.com", "node", "gpu-0"), {"memory": 10 * 2**30 * 1000})
     assert found.devices == (held,)
     assert (found.key, found.node, found.extended) == ("team/pod-extended-resources-x", "node", True)
     assert found.pods == (("pod-uid", "pod"),)
