@@ -90,7 +90,7 @@ def cluster_state(
         cache.devices.update_claim(claim)
     cache.devices.settle()
     if problems.keys().isdisjoint(KINDS):
-        cache.devices.count_others()
+        cache.devices.count_others(objects.labels())
     cache.touch_devices(cache.nodes(), now)
     cache.tick(now)
     infos = {info.name: info for info in cache.infos()}

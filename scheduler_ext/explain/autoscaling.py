@@ -26,7 +26,10 @@ def cure_of(
     request."""
     if gpus == "incurable" or needs is None or needs.node_name or needs.claim_nodes:
         return "incurable"
-    if facts is not None and not all(each.admit(facts.name, as_new=True) for each in needs.claim_hosts):
+    offered = [name for name, amount in facts.allocatable.items() if amount] if facts is not None else ()
+    if facts is not None and not all(
+        each.admit(facts.name, offered, as_new=True) for each in needs.claim_hosts
+    ):
         return "incurable"
     # A new node has another name.
     needs = replace(needs, claim_hosts=())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from scheduler_ext.core.cache.device_index import DeviceIndex
-from scheduler_ext.core.dra.hosts import DeviceCount
+from scheduler_ext.core.dra.hosts import DeviceCount, Supply
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.intree import (
     InTreeRejection,
@@ -59,23 +59,27 @@ class InTreeNodes:
         self._judged: OrderedDict[_Key, _Judged] = OrderedDict()
         self._preferences: dict[tuple[PreferredTerm, ...], Mapping[str, int]] = {}
         pods, others = objects.pods_by_node(), claims.others if claims is not None else {}
-        supplies = claims.supplies if claims is not None else {}
-        # Devices that several nodes reach are gone on all of them.
-        self._in_all = frozenset(what for what, supply in supplies.items() if supply.in_all)
+        self._supplies: Mapping[str, Supply] = claims.supplies if claims is not None else {}
+        # Those of the needs that were judged; devices that several nodes reach are gone on all of them.
+        self._known: set[str] = set()
+        self._in_all: set[str] = set()
         for name, node in objects.nodes.items():
             try:
                 facts = node_facts(node, pods.get(name, ()))
             except QuantityError as error:
                 raise InventoryError(f"Node {name} or a pod on it: {error}") from None
             here = {device: by_node.get(name, DeviceCount(0, 0)) for device, by_node in others.items()}
-            here |= {what: count for what, each in supplies.items() if (count := each.on(name)) is not None}
-            there = {device: Fraction(each.all) for device, each in here.items()}
-            taken = {device: Fraction(each.all - each.free) for device, each in here.items()}
-            self._facts[name] = replace(
-                facts,
-                allocatable={**facts.allocatable, **there},
-                requested={**facts.requested, **taken},
-            )
+            self._facts[name] = _with_devices(facts, here)
+
+    def _count(self, needs: PodNeeds) -> None:
+        """Count the devices that stand for what some pod asks, from now on."""
+        names = {name for each in needs.claim_hosts for name in each.resources} - self._known
+        self._known |= names
+        self._in_all |= {name for name in names if self._supplies[name].in_all}
+        for node, facts in self._facts.items() if names else ():
+            found = ((name, self._supplies[name].on(node)) for name in names)
+            here = {name: count for name, count in found if count is not None}
+            self._facts[node] = _with_devices(facts, here)
 
     def facts(self, name: str) -> NodeFacts | None:
         """The node as those filters see it now; None without a Node object."""
@@ -92,6 +96,7 @@ class InTreeNodes:
 
     def refused(self, needs: PodNeeds, *, with_gpus: bool = False) -> Mapping[str, InTreeRejection]:
         """Every node that refuses a pod, and why; `with_gpus` counts GPUs as kube-scheduler does."""
+        self._count(needs)
         ignored = frozenset[str]() if with_gpus else self.ours(needs)
         key = (*needs_key(needs), with_gpus)
         judged = self._judged.get(key)
@@ -114,6 +119,7 @@ class InTreeNodes:
 
     def refusal(self, needs: PodNeeds, name: str) -> InTreeRejection | None:
         """The refusal of one node, as of `refused`; None if it takes the pod."""
+        self._count(needs)
         facts = self._facts.get(name)
         if facts is None:
             return name_rejection(needs, name)
@@ -155,6 +161,15 @@ class InTreeNodes:
         if facts is not None:
             self._facts[name] = facts
             self._changes.append(name)
+
+
+def _with_devices(facts: NodeFacts, devices: Mapping[str, DeviceCount]) -> NodeFacts:
+    """A node with these devices of claims."""
+    there = {name: Fraction(each.all) for name, each in devices.items()}
+    taken = {
+        name: facts.requested.get(name, Fraction(0)) + each.all - each.free for name, each in devices.items()
+    }
+    return replace(facts, allocatable={**facts.allocatable, **there}, requested={**facts.requested, **taken})
 
 
 def preferences_of(needs: PodNeeds, facts: Mapping[str, NodeFacts]) -> Mapping[str, int]:

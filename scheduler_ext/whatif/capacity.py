@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.dra.published import claim_title
+from scheduler_ext.core.dra.published import TEMPLATE_PREFIX, claim_title
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
@@ -24,7 +24,12 @@ from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.copies import NO_LIMIT, Vessel, fill_all, filled, gpus_used
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod.pod_claims import named_claims, without_named_claims
+from scheduler_ext.wire.pod.pod_claims import (
+    named_claims,
+    namespace_of,
+    with_claims_to_be_made,
+    without_named_claims,
+)
 from scheduler_ext.wire.pod.pod_identity import pod_name, pod_priority
 from scheduler_ext.wire.pod.pod_needs import not_modelled
 
@@ -37,6 +42,7 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
     """The Capacity of a cluster for a pod, as plain JSON values: nodes with most first, then by name. A count
     is null, and so is the total, where no known limit applies. Raises PodError for the pod, InventoryError
     for an object of the inventory, naming the field that cannot be read."""
+    pod = _another(pod, state.claims)
     request = wish(pod, config, state.claims)
     namespace, _, name = pod_name(pod).partition("/")
     notes: list[str] = []
@@ -75,6 +81,21 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
     }
 
 
+def _another(pod: kube.Pod, claims: DeviceIndex | None) -> kube.Pod:
+    """Another pod like this one, which gets claims of its own. Where a template is not known, the claim that
+    was made from it says the same, as long as it waits."""
+    if claims is None:
+        return pod
+    namespace = namespace_of(pod)
+
+    def waits_for_unknown(template: str, name: str) -> bool:
+        made = claims.claim(namespace, name)
+        known = claims.claim(namespace, TEMPLATE_PREFIX + template)
+        return known is None and made is not None and made.devices is None
+
+    return with_claims_to_be_made(pod, waits_for_unknown)
+
+
 class _Wanted(NamedTuple):
     """What each pod asks."""
 
@@ -91,7 +112,7 @@ class _Sharing:
         self.most = max(0, _MOST_OF_A_CLAIM - max(reserved, default=0))
         waiting = [name for name, claim in claims.items() if claim is None or claim.devices is None]
         self._titles = [claim_title(namespace, name) for name in waiting]
-        hosts = index.asked(namespace, waiting).hosts if index is not None else ()
+        hosts = index.hosts(namespace, waiting, {}) if index is not None else ()
         supplies = index.supplies if index is not None else {}
         # Devices that several nodes reach tie the pods to none of them.
         self.on_one_node = bool(waiting) and not any(

@@ -73,6 +73,14 @@ class Objects:
                 by_node.setdefault(pod.spec.node_name, []).append(pod)
         return by_node
 
+    def labels(self) -> dict[str, Mapping[str, str]]:
+        """The labels of each node; none for one without a Node object."""
+        named = (*self.gpu_nodes, *(item.node for item in self.slices.values() if item.node is not None))
+        metadata = {name: node.metadata or kube.ObjectMeta() for name, node in self.nodes.items()}
+        return {name: {} for name in named} | {
+            name: kube.strings(each.labels) for name, each in metadata.items()
+        }
+
 
 # The ends of API groups whose objects are about nodes, queues, metrics and policies, or whose workloads are
 # known.
@@ -250,7 +258,7 @@ def device_index(
     for claim in claims:
         index.update_claim(claim)
     index.settle()
-    index.count_others()
+    index.count_others(objects.labels())
     return index
 
 

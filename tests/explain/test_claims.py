@@ -415,8 +415,8 @@ GPU_AND_NIC = [request(), request(device_class=NIC) | {"name": "nic"}]
             [*with_roots({"n": roots("a", "b")}, {}), FABRIC],
             [request(2)],
             {"matchAttribute": ROOT},
-            {"n": None},
-            id="devices of several nodes are not compared",
+            {"n": f"devices with one value of {ROOT}"},
+            id="devices of several nodes",
         ),
     ],
 )
@@ -671,6 +671,14 @@ def first_available(*wanted: tuple[str, int], expression: str = "") -> Json:
             id="a choice beside another GPU",
         ),
         pytest.param(
+            [
+                first_available(("gpu.nvidia.com", 8), ("gpu.nvidia.com", 1)),
+                request(1, IS_A100) | {"name": "second"},
+            ],
+            {"claimed": 0, "single": 0, "plugin": 0},
+            id="a choice beside another GPU, which is the only one",
+        ),
+        pytest.param(
             request(1, IS_RDMA), dict.fromkeys(("claimed", "single", "plugin"), 0), id="a selector fails"
         ),
     ],
@@ -819,8 +827,7 @@ RACK["spec"] |= {
         pytest.param([RACK], {"in": 1, "out": 0}, 1, id="only the nodes of a rack reach them"),
         pytest.param(
             [RACK, resource_slice("out", [gpu_device(0, node="out")])],
-            # Which nodes reach which device is not compared.
-            {"in": 1, "out": 2},
+            {"in": 1, "out": 1},
             2,
             id="another node has one of its own",
         ),
@@ -955,6 +962,150 @@ def parted(held_gi: Held) -> list[Json]:
 
 def part(gi: int) -> Json:
     return request(1, capacity={"requests": {"memory": f"{gi}Gi"}})
+
+
+def by_templates(*templates: str, **more: Any) -> Json:
+    claims = [{"name": name, "resourceClaimTemplateName": name} for name in templates]
+    return pod("p", resourceClaims=claims, **more)
+
+
+def alike(template: Json, *requests: str) -> Json:
+    """With devices of one product for these requests."""
+    constraint = {"matchAttribute": "gpu.nvidia.com/productName", "requests": list(requests)}
+    template["spec"]["spec"]["devices"]["constraints"] = [constraint]
+    return template
+
+
+def choice(*wanted: tuple[str, int]) -> Json:
+    """The first that is to be had of so many GPUs of a product."""
+    return {
+        "name": "choice",
+        "firstAvailable": [
+            {
+                "name": f"s{i}",
+                "deviceClassName": "gpu.nvidia.com",
+                "count": count,
+                "selectors": [{"cel": {"expression": expression}}],
+            }
+            for i, (expression, count) in enumerate(wanted)
+        ],
+    }
+
+
+IS_H100 = "device.attributes['gpu.nvidia.com'].productName.contains('H100')"
+A100 = "NVIDIA A100-SXM4-80GB"
+MIXED = [
+    device_class(),
+    node("many"),
+    resource_slice("many", [gpu_device(i, node="many", product=A100) for i in range(5)]),
+    node("few"),
+    resource_slice("few", [gpu_device(0), *(gpu_device(i, node="few", product=A100) for i in (1, 2))]),
+]
+EACH_ITS_OWN = json.loads(json.dumps(FABRIC))
+EACH_ITS_OWN["spec"] |= {"allNodes": None, "perDeviceNodeSelection": True}
+EACH_ITS_OWN["spec"]["devices"] = [
+    gpu_device(0, nodeName="a"),
+    gpu_device(1, nodeName="b"),
+    gpu_device(2, allNodes=True),
+]
+SHARED_PAIR = [request(2, capacity={"requests": {"memory": "30Gi"}})]
+
+
+@pytest.mark.parametrize(
+    ("objects", "asking", "counts"),
+    [
+        pytest.param(
+            [*parted({"one": [0], "two": [0, 0]}), claim_template("t", *SHARED_PAIR)],
+            by_templates("t"),
+            {"one": 0, "two": 2},
+            id="a request gets no shared device twice",
+        ),
+        pytest.param(
+            [*parted({"one": [0], "two": [0, 40]}), claim_template("t", part(30), part(30) | {"name": "b"})],
+            by_templates("t"),
+            {"one": 1, "two": 1},
+            id="two requests may",
+        ),
+        pytest.param(
+            [*MIXED, claim_template("t", choice((IS_H100, 1), (IS_A100, 2)))],
+            by_templates("t"),
+            {"many": 2, "few": 2},
+            id="alternatives of one request",
+        ),
+        pytest.param(
+            [*MIXED, claim_template("t", choice((IS_H100, 1), (IS_A100, 2)), request(1, IS_A100))],
+            by_templates("t"),
+            {"many": 1, "few": 1},
+            id="alternatives beside another request",
+        ),
+        pytest.param(
+            [
+                *MIXED,
+                alike(
+                    claim_template("t", choice((IS_H100, 1), (IS_A100, 2)), request(1, IS_A100)),
+                    "choice",
+                    "gpu",
+                ),
+            ],
+            by_templates("t"),
+            {"many": 1, "few": 0},
+            id="alternatives with a constraint",
+        ),
+        pytest.param(
+            [
+                *MIXED,
+                alike(
+                    claim_template("t", choice((IS_H100, 1), (IS_A100, 2)), request(1, IS_A100)),
+                    "choice/s1",
+                ),
+            ],
+            by_templates("t"),
+            {"many": 1, "few": 1},
+            id="a constraint of one alternative",
+        ),
+        pytest.param(
+            [*MIXED, claim_template("any", request()), claim_template("one", request(1, IS_H100))],
+            by_templates("any", "one"),
+            {"many": 0, "few": 1},
+            id="two claims of a pod get different devices",
+        ),
+        pytest.param(
+            [*MIXED, claim_template("any", request(2))],
+            by_templates("any", containers=pod("p", {WHOLE: "2"})["spec"]["containers"]),
+            {"many": 2, "few": 0},
+            id="a claim and a resource get different devices",
+        ),
+        pytest.param(
+            [device_class(), node("a"), node("b"), node("c"), EACH_ITS_OWN, claim_template("t", request(2))],
+            by_templates("t"),
+            {"a": 1, "b": 1, "c": 0},
+            id="each device has nodes of its own",
+        ),
+        pytest.param(
+            [
+                *MIXED,
+                claim_template("t", request(1, IS_A100)),
+                resource_claim("made", request(1, IS_A100), on="many", devices=["gpu-0"], pod="p"),
+            ],
+            by_templates("t")
+            | {"status": {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "made"}]}},
+            {"many": 4, "few": 2},
+            id="another pod gets another claim than the one that was made",
+        ),
+        pytest.param(
+            [*MIXED, resource_claim("made", request(1, IS_A100))],
+            by_templates("t")
+            | {"status": {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "made"}]}},
+            {"many": 5, "few": 2},
+            id="a claim that waits stands for its template",
+        ),
+    ],
+)
+def test_what_the_claims_of_a_pod_get(objects: list[Json], asking: Json, counts: Mapping[str, int]) -> None:
+    """allocator_incubating.go of k8s.io/dynamic-resource-allocation, whose allocator answers the same."""
+    (read,) = read_pods(inventory(asking))
+    counted = capacity(read, state(*objects), CONFIG)
+    assert {each["node"]: each["count"] for each in counted["nodes"]} == counts
 
 
 @pytest.mark.parametrize(

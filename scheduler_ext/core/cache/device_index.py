@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from fractions import Fraction
+from itertools import islice
 from typing import NamedTuple
 
 from scheduler_ext.core.dra.claims import Claims
-from scheduler_ext.core.dra.consumable import claims_served, taken_amounts
+from scheduler_ext.core.dra.consumable import MANY, claims_served, taken_amounts
 from scheduler_ext.core.dra.device import (
     DraDevice,
     NodeDevices,
@@ -18,7 +19,16 @@ from scheduler_ext.core.dra.device import (
     memory_mib,
 )
 from scheduler_ext.core.dra.device_names import Compile, DeviceNames, Names, admits, ask_resource
-from scheduler_ext.core.dra.hosts import Candidate, Candidates, DeviceCount, Find, Supply, hosts_of, total
+from scheduler_ext.core.dra.hosts import (
+    Candidate,
+    Candidates,
+    DeviceCount,
+    Find,
+    Supply,
+    hosts_of,
+    hosts_together,
+    total,
+)
 from scheduler_ext.core.dra.known_claims import Asked, ClaimDemand, KnownClaims, together, unknown_claim
 from scheduler_ext.core.dra.pools import Pools
 from scheduler_ext.core.dra.published import (
@@ -70,19 +80,17 @@ class DeviceIndex:
         self._of_gpus: set[str] = set()
         # One set for all devices of the same names.
         self._same: dict[frozenset[str], frozenset[str]] = {}
-        # The terms of the nodes that reach devices of a name, where several nodes reach some.
-        self._reach: dict[str, tuple[NodeSelectorTerm, ...]] = {}
-        # The most free devices of each name that a node may reach, where several nodes reach some.
-        self._most_reached: dict[str, int] = {}
         self.others: Mapping[str, Mapping[str, DeviceCount]] = {}
         """The devices that are no GPUs, by name and by node, as far as they were counted; a node that is not
         named has none."""
-        self.supplies: Mapping[str, Supply] = {}
+        self.supplies: dict[str, Supply] = {}
         """How many pods can have the devices that the `resources` of ClaimHosts stand for."""
-        # The nodes that may have the other devices of each claim, by its uid, and the counted requests with
-        # admin access.
-        self._hosts: dict[str, tuple[ClaimHosts, ...]] = {}
+        # The counted requests with admin access, the labels of the nodes that devices are counted for, and
+        # what was found then, by request, and by claims.
         self._admin: frozenset[DeviceAsk] = frozenset()
+        self._labels: Mapping[str, Mapping[str, str]] | None = None
+        self._found: dict[Requested, Candidates | None] = {}
+        self._hosts: dict[Hashable, Sequence[ClaimHosts]] = {}
         # Devices that several nodes reach; those with GPUs make these uncountable everywhere.
         self._has_open = False
         # Nodes that do not know the newest names, and the names that some node does not know.
@@ -272,60 +280,70 @@ class DeviceIndex:
             tuple(units),
             tuple(f"{feature} of {claim.title}" for feature in features),
             others=tuple(others),
-            terms=tuple(
-                (unit.resource, terms)
-                for unit in units
-                if (unit.count or unit.every) and (terms := self.reach(unit.resource)) is not None
-            ),
-            hosts=self._hosts.get(claim.uid, ()),
             admin=sum(each.admin for each in claim.requests),
         )
 
-    def reach(self, resource: str, count: int = 0) -> tuple[NodeSelectorTerm, ...] | None:
-        """The terms of the nodes that reach so many devices of a resource; None if all do, or if no devices
-        that several nodes reach were looked for (`count_others`). Any thread may call it."""
-        if count > self._most_reached.get(resource, count):
+    def hosts(
+        self, namespace: str, names: Iterable[str], amounts: Mapping[str, Fraction]
+    ) -> tuple[ClaimHosts, ...]:
+        """The nodes that lack devices for these claims, and for these amounts of resources that classes
+        serve: a pod gets no device twice. None are known before `count_others`."""
+        if self._labels is None:
             return ()
-        return self._reach.get(resource)
+        found = (self.claim(namespace, name) for name in names)
+        waiting = [each for each in found if each is not None and each.devices is None]
+        hosts = [part for claim in waiting for part in self._hosts_of(claim)]
+        if len(waiting) > 1:
+            hosts += self._hosts_of(*waiting)
+        asks = self._names.now.asks
+        served = {name: int(amount) for name, amount in amounts.items() if amount and name in asks}
+        if served and (waiting or self._has_open):
+            requests = tuple(Requested(asks[name], count) for name, count in sorted(served.items()))
+            beside = Claim("", namespace, "", requests)
+            both = self._hosts_of(*waiting, beside, is_counted=False) if waiting else ()
+            # Nodes with a device plugin have other devices for these, so that no pod takes what is counted.
+            more = (*self._hosts_of(beside), *both)
+            hosts += [each._replace(resources=(), extended=tuple(served)) for each in more]
+        return tuple(dict.fromkeys(hosts))
 
-    def count_others(self) -> None:
-        """Count what a running kube-scheduler counts itself, for the claims that wait: devices that are no
-        GPUs, those for admin access, and those that meet constraints. Until then, and where that is not
-        possible, `asked` says that they are not modelled."""
+    def _hosts_of(self, *claims: Claim, is_counted: bool = True) -> Sequence[ClaimHosts]:
+        """The nodes for one claim, or for several together, each once for equal claims; `is_counted`: the sum
+        of their requests for one resource is."""
+        key = tuple((claim.requests, claim.constraints) for claim in claims), is_counted
+        if key not in self._hosts:
+            nodes = self._labels or ()
+            made = (
+                hosts_of(*claims, self._find, self._is_counted, nodes)
+                if len(claims) == 1
+                else hosts_together(claims, self._find, nodes, is_counted=is_counted)
+            )
+            parts = list(made)
+            for part in parts:
+                self.supplies.update(part.supplies)
+            self._hosts[key] = tuple(part.hosts for part in parts)
+        return self._hosts[key]
+
+    def _find(self, request: Requested) -> Candidates | None:
+        """The devices that a request may get, remembered after `count_others`."""
+        # Only these distinguish the devices.
+        key = Requested(request.ask, 0, admin=request.admin)
+        if key not in self._found:
+            self._found[key] = self._candidates(request.ask, admin=request.admin)
+        return self._found[key]
+
+    def _is_counted(self, request: Requested) -> bool:
+        """Whether the devices of a request are counted as units of a node."""
+        if request.admin or self.resource_of(request.ask) is not None:
+            return not (request.admin or self._has_open)
+        return bool(request.devices) and ask_resource(request.ask) in self.others
+
+    def count_others(self, nodes: Mapping[str, Mapping[str, str]]) -> None:
+        """Count what a running kube-scheduler counts itself, for the claims that wait and `nodes` with these
+        labels: devices that are no GPUs, those for admin access, and those that meet constraints. Until then,
+        and where that is not possible, `asked` says that they are not modelled."""
         waiting = [each for each in self._claims.all() if each.devices is None]
-        found: dict[Requested, Candidates | None] = {}
-
-        def find(request: Requested) -> Candidates | None:
-            # Only these distinguish the devices.
-            key = Requested(request.ask, 0, admin=request.admin)
-            if key not in found:
-                found[key] = self._candidates(request.ask, admin=request.admin)
-            return found[key]
-
-        self.others, self._admin = self._counted(waiting, find)
-
-        def is_counted(request: Requested) -> bool:
-            if request.admin or self.resource_of(request.ask) is not None:
-                return not (request.admin or self._has_open)
-            return bool(request.devices) and ask_resource(request.ask) in self.others
-
-        # Most claims ask what others ask.
-        alike = {(claim.requests, claim.constraints): claim for claim in waiting}
-        made = {key: list(hosts_of(claim, find, is_counted)) for key, claim in alike.items()}
-        self._hosts = {
-            claim.uid: tuple(part.hosts for part in made[claim.requests, claim.constraints])
-            for claim in waiting
-        }
-        parts = chain.from_iterable(made.values())
-        self.supplies = dict(chain.from_iterable(part.supplies.items() for part in parts))
-        self._reach, self._most_reached = {}, {}
-        for name, ask in self._names.now.asks.items() if self._has_open else ():
-            if (terms := self._terms(name)) is not None:
-                self._reach[name] = terms
-            if (here := self._candidates(ask, admin=False)) is not None:
-                local = (total(each.serves for each in devices).free for devices in here.by_node.values())
-                anywhere = total(each.serves for each in here.anywhere).free
-                self._most_reached[name] = max(local, default=0) + anywhere
+        self._labels = nodes
+        self.others, self._admin = self._counted(waiting, self._find)
 
     def _counted(
         self, waiting: Iterable[Claim], find: Find
@@ -346,21 +364,6 @@ class DeviceIndex:
             }
         return others, frozenset(admin)
 
-    def _terms(self, name: str) -> tuple[NodeSelectorTerm, ...] | None:
-        """The terms of the nodes that reach devices of a name: their own, or some that several nodes reach.
-        None for all nodes."""
-        selectors = self._names.now.selectors[name]
-        terms: dict[NodeSelectorTerm, None] = {}
-        for item in self._pools.all():
-            if all(admits(selectors, device.facts) is False for device in item.devices):
-                continue
-            if item.node is None and item.reach is None:
-                return None
-            terms |= dict.fromkeys(
-                item.reach or () if item.node is None else [NodeSelectorTerm.of_node(item.node)]
-            )
-        return tuple(terms)
-
     def _candidates(self, ask: DeviceAsk, *, admin: bool) -> Candidates | None:
         """The devices that a request may get, for admin access those that are held, too (allocateDevice in
         allocator_stable.go of k8s.io/dynamic-resource-allocation). None if no slice is known."""
@@ -369,9 +372,10 @@ class DeviceIndex:
         if name not in names.asks or not self._pools.names():
             return None
         selectors, wanted = names.selectors[name], amounts(dict(ask.capacity))
+        found: list[Candidate] = []
         by_node: dict[str, list[Candidate]] = {}
-        anywhere: list[Candidate] = []
-        is_exact = name == own
+        reaching: dict[tuple[NodeSelectorTerm, ...] | None, list[str]] = {}
+        is_exact, several = name == own, False
         for item in (item for pool in self._pools.all_pools() for item in self._pools.complete(pool)):
             for device in item.devices:
                 admitted = admits(selectors, device.facts)
@@ -382,14 +386,27 @@ class DeviceIndex:
                 serves = self._serves(id, device, wanted)
                 if serves is None:
                     continue
-                if admin:
-                    serves = DeviceCount(serves.all, serves.all)
+                if admin and serves.all:
+                    serves = DeviceCount(MANY, MANY)
                 rules = [rule for rule in self._rules.values() if rule.is_about(id)]
                 if first_untolerated(_tainted(device, item.pool, rules).taints, ask.tolerations) is not None:
                     serves = serves._replace(free=0)
-                found = by_node.setdefault(item.node, []) if item.node is not None else anywhere
                 found.append(Candidate(device, serves))
-        return Candidates(by_node, anywhere, is_exact and not anywhere)
+                here = [item.node] if item.node is not None else reaching.get(device.reach)
+                if here is None:
+                    here = reaching[device.reach] = self._reaching(device.reach)
+                several |= item.node is None
+                for node in here:
+                    by_node.setdefault(node, []).append(found[-1])
+        return Candidates(found, by_node, is_exact and not several, several)
+
+    def _reaching(self, terms: tuple[NodeSelectorTerm, ...] | None) -> list[str]:
+        """The nodes that meet one of the terms; all without any."""
+        return [
+            name
+            for name, labels in (self._labels or {}).items()
+            if terms is None or any(term.matches(labels, {"metadata.name": name}) for term in terms)
+        ]
 
     def _serves(self, id: DeviceId, device: PublishedDevice, wanted: Mapping[str, int]) -> DeviceCount | None:
         """How many claims that want so much of its capacities a device serves; None if it serves none."""

@@ -1,20 +1,23 @@
-"""The nodes that may have what a claim asks, and how many such claims, as far as devices are not counted as
-units: kube-scheduler allocates them, and refuses the other nodes (allocator_stable.go and constraint.go of
-k8s.io/dynamic-resource-allocation)."""
+"""The nodes that may have what the claims of a pod ask, and how many such pods, as far as devices are not
+counted as units: kube-scheduler allocates them, and refuses the other nodes (allocator_stable.go and
+constraint.go of k8s.io/dynamic-resource-allocation)."""
 
 from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, product
+from typing import Final, NamedTuple
 
 from scheduler_ext.core.dra.consumable import MANY
 from scheduler_ext.core.dra.published import Attribute, Claim, Constraint, PublishedDevice, Requested
 from scheduler_ext.core.intree.resource_fit import DEVICE_CLASS_PREFIX
 from scheduler_ext.core.intree.verdict import ClaimHosts
+
+# So many combinations of alternatives are compared; of more, nothing is known.
+_MOST_CHOICES: Final = 64
 
 
 class DeviceCount(NamedTuple):
@@ -39,29 +42,29 @@ class Candidate(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """The devices that a request may get, by node, and those within reach of several nodes. `is_exact`: there
-    are none of these, and it can get each device."""
+    """The devices that a request may get: `all`, and those within reach of each node. `is_exact`: each is
+    on one node, and the request can get it."""
 
+    all: Sequence[Candidate]
     by_node: Mapping[str, Sequence[Candidate]]
-    anywhere: Sequence[Candidate]
     is_exact: bool
+    several: bool = False
+    """Whether several nodes reach some."""
 
 
 class Supply(NamedTuple):
-    """How many times the devices for a part of a claim can be had, by node, and on each other node (None if
-    that is not known). `in_all`: on all nodes together."""
+    """How many times the devices for a part of a claim can be had, by node, or on all nodes together."""
 
     by_node: Mapping[str, DeviceCount]
-    elsewhere: DeviceCount | None = None
-    in_all: bool = False
+    in_all: DeviceCount | None = None
 
     def on(self, node: str) -> DeviceCount | None:
-        """The most on one node."""
-        return self.by_node.get(node, self.elsewhere)
+        """The most on one node; None if that is not known."""
+        return self.in_all or self.by_node.get(node)
 
 
 class Part(NamedTuple):
-    """A part of a claim: the nodes that may have its devices, and how many times, by the name of a
+    """A part of what claims ask: the nodes that may have its devices, and how many times, by the name of a
     resource."""
 
     hosts: ClaimHosts
@@ -70,30 +73,119 @@ class Part(NamedTuple):
 
 # None for devices that are not known.
 Find = Callable[[Requested], Candidates | None]
+# Requests without their names, and the devices that each needs: no device twice, and of several requests only
+# devices that claims share.
+_Needed = Sequence[tuple[Requested, int]]
+# The identity of a device, and whether claims share it.
+_Device = tuple[int, bool]
+# By request, how many claims each device serves.
+_Serves = Mapping[Requested, Mapping[_Device, int]]
 
 
-def hosts_of(claim: Claim, find: Find, is_counted: Callable[[Requested], bool]) -> Iterator[Part]:
-    """The nodes for each request that is not counted otherwise, for the alternatives together, for requests
-    that may get the same devices, and for each constraint. Each supply is an upper bound: kube-scheduler
-    takes the first devices that fit."""
-    for request in claim.requests:
-        if not request.choice and not is_counted(request) and (found := find(request)) is not None:
-            what = "its requests with adminAccess" if request.admin else request.ask.device_class
-            yield _served(f"devices for {what}" if request.admin else f"devices of {what}", {request: found})
-    choices = [each for each in claim.requests if each.choice]
-    alternatives = _found(choices, find)
-    if alternatives:
-        yield _served("devices of one of its alternatives", alternatives)
-    for constraint in (None, *claim.constraints):
-        if (sets := _meeting(constraint, claim.requests, find)) is not None:
-            yield sets
+def hosts_of(
+    claim: Claim, find: Find, is_counted: Callable[[Requested], bool], nodes: Collection[str]
+) -> Iterator[Part]:
+    """The nodes among these for each request that is not counted otherwise, for the alternatives of one, for
+    each constraint, and for requests that may get the same devices. Each supply is an upper bound:
+    kube-scheduler takes the first devices that fit."""
+    picks = _picks(claim.requests)
+    for options in _options(claim.requests):
+        alone = [_needed([each]) for each in options]
+        if options[0].choice or not is_counted(options[0]):
+            yield from _part(_text(options[0]), alone, find, nodes, is_counted=False)
+        elif _is_shared(options[0], find):
+            yield from _part(_text(options[0]), alone, find, nodes)
+    for constraint in claim.constraints:
+        values = "different values" if constraint.distinct else "one value"
+        concerned = [_needed(each for each in pick if constraint.is_about(each.name)) for pick in picks]
+        text = f"devices with {values} of {constraint.attribute}"
+        yield from _part(text, concerned, find, nodes, constraint)
+    if any(len(pick) > 1 for pick in picks):
+        yield from _part("devices for all of its requests", [_needed(pick) for pick in picks], find, nodes)
 
 
-def _found(requests: Iterable[Requested], find: Find) -> dict[Requested, Candidates]:
-    """The devices of each request; empty if those of some are not known."""
-    found = {request: find(request) for request in requests}
-    known = {request: candidates for request, candidates in found.items() if candidates is not None}
-    return known if len(known) == len(found) else {}
+def hosts_together(
+    claims: Iterable[Claim], find: Find, nodes: Collection[str], *, is_counted: bool
+) -> Iterator[Part]:
+    """The nodes among these for the requests of all claims of a pod that may get the same devices;
+    `is_counted`: the sum of equal requests is. With admin access, a claim gets what another one gets, too."""
+    requests = [each for claim in claims for each in claim.requests if not each.admin]
+    needed = [_needed(pick) for pick in _picks(requests)]
+    return _part("devices for all of its claims", needed, find, nodes, is_counted=is_counted)
+
+
+def _text(request: Requested) -> str:
+    if request.choice:
+        return "devices of one of its alternatives"
+    different = f"{request.devices:,} different " if request.devices > 1 else ""
+    of = "its requests with adminAccess" if request.admin else request.ask.device_class
+    return f"{different}devices {'for' if request.admin else 'of'} {of}"
+
+
+def _is_shared(request: Requested, find: Find) -> bool:
+    """Whether it asks several devices that claims share: none of them twice."""
+    found = find(request) if request.devices > 1 else None
+    return found is not None and any(each.serves.all > 1 for each in found.all)
+
+
+def _options(requests: Iterable[Requested]) -> list[list[Requested]]:
+    """Each request, or its alternatives."""
+    options: dict[object, list[Requested]] = {}
+    for i, each in enumerate(requests):
+        options.setdefault(each.name.partition("/")[0] if each.choice else i, []).append(each)
+    return list(options.values())
+
+
+def _picks(requests: Iterable[Requested]) -> list[Sequence[Requested]]:
+    """One of the alternatives of each request, in every combination; none if there are too many."""
+    picks = list(islice(product(*_options(requests)), _MOST_CHOICES + 1))
+    return list(picks) if len(picks) <= _MOST_CHOICES else []
+
+
+def _needed(requests: Iterable[Requested]) -> _Needed:
+    return [
+        (each._replace(name="", devices=0, choice=0), max(1, each.devices, each.choice)) for each in requests
+    ]
+
+
+def _part(
+    text: str,
+    options: Sequence[_Needed],
+    find: Find,
+    nodes: Collection[str],
+    constraint: Constraint | None = None,
+    *,
+    is_counted: bool = True,
+) -> Iterator[Part]:
+    """The nodes that have the devices for one of these options; where each request `is_counted`, too, only
+    those lack them that have enough devices for each alone. Nothing if that is not known, or follows from
+    the requests alone."""
+    asked = dict.fromkeys(request for needed in options for request, _ in needed)
+    found = {request: here for request in asked if (here := find(request)) is not None}
+    is_alone = constraint is None and all(len(needed) == 1 for needed in options)
+    if not found or len(found) < len(asked):
+        return
+    if constraint is None and not is_alone and not any(_share_devices(each, found) for each in options):
+        return
+    counts: dict[str, DeviceCount] = {}
+    lacking: tuple[set[str], set[str]] = set(), set()
+    for node in nodes:
+        devices = {request: each.by_node.get(node, ()) for request, each in found.items()}
+        sets = [_sets_of(options, devices, constraint, later, is_counted) for later in (0, 1)]
+        for number, without in zip(sets, lacking, strict=True):
+            if number == 0:
+                without.add(node)
+        if sets[0] and sets[1]:
+            counts[node] = DeviceCount(sets[0], sets[1])
+    name = _named(text, constraint, *(sorted(map(repr, needed)) for needed in options))
+    supplies = {name: Supply(counts)}
+    if is_alone and any(each.several for each in found.values()) and not any(r.every for r in found):
+        devices = {request: each.all for request, each in found.items()}
+        free, new = (_sets_of(options, devices, None, later, is_counted) or 0 for later in (0, 1))
+        if free:
+            supplies[f"{name}&"] = Supply({}, DeviceCount(free, new))
+    hosts = ClaimHosts(text, frozenset(lacking[0]), frozenset(lacking[1]), tuple(supplies))
+    yield Part(hosts, supplies)
 
 
 def _named(needed: str, *parts: object) -> str:
@@ -102,132 +194,93 @@ def _named(needed: str, *parts: object) -> str:
     return f"{DEVICE_CLASS_PREFIX}× {needed}?{digest}"
 
 
-def _served(needed: str, found: Mapping[Requested, Candidates]) -> Part:
-    """The nodes that have the devices for one of these requests."""
-
-    def times(*nodes: str) -> DeviceCount:
-        """With the devices of these nodes, and those that several nodes reach."""
-        return total(
-            _times(request, [*chain.from_iterable(each.by_node.get(n, ()) for n in nodes), *each.anywhere])
-            for request, each in found.items()
-        )
-
-    by_node = {node: times(node) for each in found.values() for node in each.by_node}
-    elsewhere, in_all = times(), times(*by_node)
-    name = _named(needed, *(request._replace(name="") for request in found))
-    near = {node: each for node, each in by_node.items() if each.free}
-    supplies = {name: Supply(near, elsewhere if elsewhere.free else None)}
-    several = any(device.serves.free for each in found.values() for device in each.anywhere)
-    # Each node has its own of all devices.
-    if several and in_all.free and not any(each.every for each in found):
-        supplies[f"{name}&"] = Supply({}, in_all, in_all=True)
-    hosts = ClaimHosts(
-        needed,
-        None if elsewhere.free else frozenset(near),
-        None if elsewhere.all else frozenset(node for node, each in by_node.items() if each.all),
-        resources=tuple(supplies),
-    )
-    return Part(hosts, supplies)
-
-
-def _times(request: Requested, devices: Sequence[Candidate]) -> DeviceCount:
-    """How many times a request gets what it asks of these devices."""
-
-    def times(serves: list[int]) -> int:
-        if request.admin:
-            return MANY if sum(serves) >= max(1, request.devices) else 0
-        if request.every:
-            return min(serves, default=0)
-        return sum(serves) // max(1, request.devices, request.choice)
-
-    return DeviceCount(
-        times([each.serves.free for each in devices]), times([each.serves.all for each in devices])
-    )
-
-
-def _meeting(constraint: Constraint | None, requests: Sequence[Requested], find: Find) -> Part | None:
-    """The nodes that have enough devices for each request alone, and too few of one value of the attribute,
-    or of different values; without a constraint, too few for all requests together. None if that is not
-    known, or follows from the requests alone."""
-    needed: Counter[Requested] = Counter()
-    for each in requests:
-        concerned = constraint is None or not constraint.requests or each.name in constraint.requests
-        if concerned and not each.choice:
-            needed[each._replace(name="", devices=0)] += max(1, each.devices)
-    found = _found(needed, find) if constraint is not None or len(needed) > 1 else {}
-    if not found or any(each.anywhere for each in found.values()):
-        return None
-    if constraint is None and not _share_devices(found.values()):
-        return None
-    text = "devices for all of its requests"
-    if constraint is not None:
-        values = "different values" if constraint.distinct else "one value"
-        text = f"devices with {values} of {constraint.attribute}"
-    lacking: tuple[set[str], set[str]] = set(), set()
-    supply = {}
-    for node in frozenset.intersection(*(frozenset(each.by_node) for each in found.values())):
-        devices = {request: each.by_node[node] for request, each in found.items()}
-        now, as_new = (_sets(constraint, needed, devices, later) for later in (0, 1))
-        for sets, nodes in zip((now, as_new), lacking, strict=True):
-            if sets == 0:
-                nodes.add(node)
-        if now and as_new:
-            supply[node] = DeviceCount(now, as_new)
-    name = _named(text, constraint, sorted(map(repr, needed.items())))
-    hosts = ClaimHosts(text, frozenset(lacking[0]), frozenset(lacking[1]), lacking=True, resources=(name,))
-    return Part(hosts, {name: Supply(supply)})
-
-
-def _share_devices(found: Iterable[Candidates]) -> bool:
+def _share_devices(needed: _Needed, found: Mapping[Requested, Candidates]) -> bool:
     """Whether several requests may get one device."""
-    ids = [id(each.device) for candidates in found for here in candidates.by_node.values() for each in here]
+    ids = [id(each.device) for request, _ in needed for each in found[request].all]
     return len(set(ids)) < len(ids)
 
 
-# By request, how many claims each device serves, by the identity of the device.
-_Serves = Mapping[Requested, Mapping[int, int]]
-
-
-def _sets(
-    constraint: Constraint | None,
-    needed: Mapping[Requested, int],
+def _sets_of(
+    options: Sequence[_Needed],
     devices: Mapping[Requested, Sequence[Candidate]],
+    constraint: Constraint | None,
     later: int,
+    is_counted: bool,
 ) -> int | None:
-    """How many sets of a node's devices meet a constraint at once; None if the requests have too few alone.
-    `later` is 1 for a node that all pods have left."""
-    serves: dict[Requested, dict[int, int]] = {request: {} for request in needed}
-    alike: dict[Attribute, dict[Requested, dict[int, int]]] = {}
-    for request, found in devices.items():
-        for each in found:
-            serves[request][id(each.device)] = each.serves[later]
-            for value in each.device.values_of(constraint.attribute) if constraint is not None else ():
-                alike.setdefault(value, {}).setdefault(request, {})[id(each.device)] = each.serves[later]
-    if any(sum(serves[request].values()) < count for request, count in needed.items()):
+    """How many times devices are there for one of the options; None if in each of them some request that
+    `is_counted` has too few. `later` is 1 for a node that all pods have left."""
+    serves = {
+        request: {_device(each): each.serves[later] for each in here} for request, here in devices.items()
+    }
+    able = [
+        needed
+        for needed in options
+        if not is_counted or all(sum(serves[each].values()) >= count for each, count in _sums(needed))
+    ]
+    if not able:
         return None
-    sets = _together(needed, serves)
-    if constraint is not None and constraint.distinct:
-        numbers = [sum(_union(each).values()) for each in alike.values()]
-        size = sum(needed.values())
-        # Each set has so many different values.
-        sets = bisect_left(
-            range(1, sets + 1), True, key=lambda n: sum(min(number, n) for number in numbers) < size * n
+    if constraint is None:
+        return min(MANY, sum(_most(needed, serves) for needed in able))
+    alike: dict[Attribute, dict[Requested, dict[_Device, int]]] = {}
+    for request, here in devices.items():
+        for each in here:
+            for value in each.device.values_of(constraint.attribute):
+                alike.setdefault(value, {}).setdefault(request, {})[_device(each)] = each.serves[later]
+    values = list(alike.values())
+    if constraint.distinct:
+        return min(MANY, sum(_most(needed, serves, values) for needed in able))
+    # A device of several values counts once.
+    sums = (min(_most(needed, serves), sum(_most(needed, of) for of in values)) for needed in able)
+    return min(MANY, sum(sums))
+
+
+def _device(candidate: Candidate) -> _Device:
+    return id(candidate.device), candidate.device.facts.allow_multiple_allocations
+
+
+def _sums(needed: _Needed) -> Iterable[tuple[Requested, int]]:
+    """As the requests are counted: those for equal devices together."""
+    sums: Counter[Requested] = Counter()
+    for request, count in needed:
+        sums[request] += count
+    return sums.items()
+
+
+def _most(needed: _Needed, serves: _Serves, values: Sequence[_Serves] | None = None) -> int:
+    """How many times all requests get what they ask, of each of the `values` at most one device each time:
+    enough devices for each request, and for all together, serve so many."""
+    sizes = [max(1, len(serves.get(request, ()))) if request.every else count for request, count in needed]
+    size = sum(sizes)
+    alone = [
+        (list(serves.get(request, {}).values()), count)
+        for (request, _), count in zip(needed, sizes, strict=True)
+    ]
+    together = _union(needed, serves)
+    groups = [_union(needed, each) for each in values or ()]
+
+    def suffices(times: int) -> bool:
+        return (
+            all(sum(min(each, times) for each in here) >= count * times for here, count in alone)
+            and _times(together, times) >= size * times
+            and (values is None or sum(min(times, _times(each, times)) for each in groups) >= size * times)
         )
-    elif constraint is not None:
-        sets = min(sets, sum(_together(needed, each) for each in alike.values()))
-    # Admin access takes nothing.
-    return MANY if sets and any(each.admin for each in needed) else sets
+
+    if not suffices(1):
+        return 0
+    limit = min((sum(here) // count for here, count in alone), default=MANY)
+    return bisect_left(range(1, min(limit, MANY) + 1), True, key=lambda times: not suffices(times))
 
 
-def _together(needed: Mapping[Requested, int], serves: _Serves) -> int:
-    """How many times all requests get what they ask, no device twice."""
-    alone = (sum(serves.get(request, {}).values()) // count for request, count in needed.items())
-    return min(sum(_union(serves).values()) // sum(needed.values()), *alone)
+def _times(devices: Iterable[tuple[int, int]], times: int) -> int:
+    """How many devices so many claims get: of each as many as it serves, and at most so many per claim."""
+    return sum(min(serves, most * times) for serves, most in devices)
 
 
-def _union(serves: _Serves) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for each in serves.values():
-        for device, number in each.items():
-            found[device] = max(number, found.get(device, 0))
-    return found
+def _union(needed: _Needed, serves: _Serves) -> list[tuple[int, int]]:
+    """How many claims each device serves, and how many of the requests of one claim."""
+    found: dict[_Device, tuple[int, int]] = {}
+    for request, _ in needed:
+        for device, number in serves.get(request, {}).items():
+            most, requests = found.get(device, (0, 0))
+            found[device] = max(number, most), requests + 1 if device[1] else 1
+    return list(found.values())

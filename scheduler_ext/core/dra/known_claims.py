@@ -3,32 +3,26 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import NamedTuple
 
 from scheduler_ext.core.dra.published import claim_title
-from scheduler_ext.core.intree.affinity import NodeSelectorTerm
 from scheduler_ext.core.intree.verdict import ClaimHosts
 from scheduler_ext.core.request.pod_kinds import TaskClass, task_class
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
-
-# A resource, and the terms of the nodes that reach its devices.
-Reach = tuple[str, tuple[NodeSelectorTerm, ...]]
 
 
 class Asked(NamedTuple):
     """The GPUs that a pod asks through claims, what of these claims is not modelled, and the nodes of the
     devices that some of them hold already: the pod can only run there. `others` are (name, number) of devices
-    that are no GPUs, `held` the claims that hold devices, for people, `terms` (resource, those of the nodes
-    that reach its devices), where these are known. `hosts` are the nodes that may have devices which are not
-    counted, where these are known; `admin` is the number of requests with admin access."""
+    that are no GPUs, `held` the claims that hold devices, for people; `admin` is the number of requests with
+    admin access."""
 
     units: tuple[UnitAsk, ...] = ()
     not_modelled: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     others: tuple[tuple[str, int], ...] = ()
     held: tuple[str, ...] = ()
-    terms: tuple[Reach, ...] = ()
-    hosts: tuple[ClaimHosts, ...] = ()
     admin: int = 0
 
 
@@ -52,12 +46,8 @@ def together(parts: Iterable[Asked]) -> Asked:
     there: dict[str, None] = {}
     others: Counter[str] = Counter()
     held: dict[str, None] = {}
-    reach: dict[Reach, None] = {}
-    hosts: list[ClaimHosts] = []
     admin = 0
-    for units, not_modelled, nodes, more, claims, terms, having, accesses in parts:
-        reach |= dict.fromkeys(terms)
-        hosts += having
+    for units, not_modelled, nodes, more, claims, accesses in parts:
         admin += accesses
         held |= dict.fromkeys(claims)
         for name, count in more:
@@ -84,8 +74,6 @@ def together(parts: Iterable[Asked]) -> Asked:
         tuple(there),
         tuple(sorted(others.items())),
         tuple(held),
-        tuple(reach),
-        tuple(hosts),
         admin,
     )
 
@@ -113,5 +101,8 @@ class KnownClaims:
         """As DeviceIndex.problem."""
         return self.problems.get(resource)
 
-    def reach(self, resource: str, count: int = 0) -> None:
-        """As DeviceIndex.reach, of a running cluster."""
+    def hosts(
+        self, _namespace: str, _names: Iterable[str], _amounts: Mapping[str, Fraction]
+    ) -> tuple[ClaimHosts, ...]:
+        """As DeviceIndex.hosts, of a running cluster."""
+        return ()

@@ -49,7 +49,8 @@ class Consumption(NamedTuple):
 class PublishedDevice:
     """One device of a slice; `consumes` are the counters that it shares with other devices of its pool,
     `policies` those of its capacities, by the part of their names after the domain. `lists` are its
-    attributes of several values, which selectors do not see here."""
+    attributes of several values, which selectors do not see here. `reach` are the terms of the nodes that
+    reach it; None for all, or for that of its slice."""
 
     name: str
     facts: DeviceFacts
@@ -57,6 +58,7 @@ class PublishedDevice:
     taints: tuple[Taint, ...] = ()
     policies: Mapping[str, RequestPolicy] = field(default_factory=dict)
     lists: Mapping[str, tuple[Attribute, ...]] = field(default_factory=dict)
+    reach: tuple[NodeSelectorTerm, ...] | None = None
 
     def values_of(self, attribute: str) -> tuple[Attribute, ...]:
         """The values of an attribute DOMAIN/NAME; a name without a domain belongs to the driver's."""
@@ -72,8 +74,7 @@ class PublishedDevice:
 @dataclass(frozen=True, slots=True)
 class ResourceSlice:
     """A part of a pool. `slices` is the number of slices in the pool's generation. `node` is None for a slice
-    whose devices several nodes can reach; those are not counted. `reach` are the terms that such nodes meet;
-    None for all nodes. `counters` are the pool's shared amounts by
+    whose devices several nodes can reach; those are not counted. `counters` are the pool's shared amounts by
     counter set and counter."""
 
     name: str
@@ -84,7 +85,6 @@ class ResourceSlice:
     node: str | None
     devices: tuple[PublishedDevice, ...] = ()
     counters: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    reach: tuple[NodeSelectorTerm, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class DeviceAsk:
 class Requested(NamedTuple):
     """A number of devices that a claim asks; 0 if their number depends on the node. `every`: all of them;
     `choice`: so many, or another of the claim's choices; `admin`: with admin access, which takes them from
-    nobody. Constraints refer to the `name`."""
+    nobody. Constraints refer to the `name`, of a choice REQUEST/NAME."""
 
     ask: DeviceAsk
     devices: int
@@ -155,6 +155,10 @@ class Constraint(NamedTuple):
     attribute: str
     requests: tuple[str, ...] = ()
     distinct: bool = False
+
+    def is_about(self, request: str) -> bool:
+        """Whether it holds for the devices of a request, or of a choice."""
+        return not self.requests or request in self.requests or request.partition("/")[0] in self.requests
 
 
 @dataclass(frozen=True, slots=True)

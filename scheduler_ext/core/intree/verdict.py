@@ -2,7 +2,7 @@
 and with the texts of kube-scheduler 1.36. Host ports, volumes, topology spread and pod affinity are left
 out."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
@@ -40,29 +40,27 @@ class NodeFacts:
 
 
 class ClaimHosts(NamedTuple):
-    """The nodes that may have devices which a claim asks, now and as new nodes (None: all), or `lacking`:
-    those that have none, unlike all others. `needed` is for people. `resources` stand for these devices
-    where they are counted: a pod takes one of each."""
+    """The nodes that lack devices which a pod asks through claims, now and as new nodes. `needed` is for
+    people. `resources` stand for these devices where they are counted: a pod takes one of each. A node that
+    offers one of the `extended` resources without claims lacks nothing."""
 
     needed: str
-    nodes: frozenset[str] | None
-    as_new: frozenset[str] | None
-    lacking: bool = False
+    lacking: frozenset[str]
+    as_new: frozenset[str]
     resources: tuple[str, ...] = ()
+    extended: tuple[str, ...] = ()
 
-    def admit(self, node: str, *, as_new: bool = False) -> bool:
-        """Whether a node may have the devices."""
-        nodes = self.as_new if as_new else self.nodes
-        return nodes is None or (node in nodes) != self.lacking
+    def admit(self, node: str, offered: Collection[str] = (), *, as_new: bool = False) -> bool:
+        """Whether a node may have the devices, or has what it offers in their place."""
+        lacking = self.as_new if as_new else self.lacking
+        return node not in lacking or any(name in offered for name in self.extended)
 
 
 @dataclass(frozen=True, slots=True)
 class PodNeeds:
     """A pod as the in-tree plugins see it; requests are its effective ones. required_terms is None without
     required node affinity; an empty tuple is an affinity no node can meet. preferred_terms only score.
-    claim_nodes are those of the devices that its claims hold; claim_terms name, for resources that it asks,
-    those of the nodes that reach such devices: a node meets one term of each that DRA serves there. A node
-    is admitted by each of claim_hosts."""
+    claim_nodes are those of the devices that its claims hold. A node is admitted by each of claim_hosts."""
 
     node_name: str | None
     node_selector: Mapping[str, str]
@@ -71,7 +69,6 @@ class PodNeeds:
     requests: Mapping[str, Fraction]
     preferred_terms: tuple[PreferredTerm, ...] = ()
     claim_nodes: tuple[str, ...] = ()
-    claim_terms: tuple[tuple[str, tuple[NodeSelectorTerm, ...]], ...] = ()
     claim_hosts: tuple[ClaimHosts, ...] = ()
 
 
@@ -102,7 +99,6 @@ def constraints_key(needs: PodNeeds) -> tuple[Hashable, ...]:
         needs.required_terms,
         needs.tolerations,
         needs.claim_nodes,
-        needs.claim_terms,
         needs.claim_hosts,
     )
 
@@ -126,7 +122,7 @@ def intree_rejection(
 
 def name_rejection(pod: PodNeeds, name: str) -> InTreeRejection | None:
     """Return kube-scheduler's verdict on a node that is known by name only, or None."""
-    return _other_name(pod, name) or _without_devices(pod, name)
+    return _other_name(pod, name) or _without_devices(pod, name, ())
 
 
 def _other_name(pod: PodNeeds, name: str) -> InTreeRejection | None:
@@ -141,8 +137,8 @@ def _other_name(pod: PodNeeds, name: str) -> InTreeRejection | None:
     return None
 
 
-def _without_devices(pod: PodNeeds, name: str) -> InTreeRejection | None:
-    missing = [each.needed for each in pod.claim_hosts if not each.admit(name)]
+def _without_devices(pod: PodNeeds, name: str, offered: Collection[str]) -> InTreeRejection | None:
+    missing = [each.needed for each in pod.claim_hosts if not each.admit(name, offered)]
     return (
         InTreeRejection("DynamicResources", NO_DEVICES, needed=missing[0], have="none") if missing else None
     )
@@ -171,19 +167,6 @@ def _node_affinity(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
         return None
     keys = [requirement.key for term in terms for requirement in term.expressions]
     return _affinity_mismatch(" or ".join(filter(None, map(str, terms))) or None, _labels_text(node, keys))
-
-
-def _reachable_devices(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
-    fields = {"metadata.name": node.name}
-    for resource, terms in pod.claim_terms:
-        if not node.allocatable.get(resource) and not any(
-            term.matches(node.labels, fields) for term in terms
-        ):
-            needed = f"a node that reaches such devices: {' or '.join(map(str, terms))}"
-            if not terms:
-                needed = f"{pod.requests.get(resource, 1)} of {resource} within reach of one node"
-            return InTreeRejection("DynamicResources", NO_DEVICES, needed=needed, have="none")
-    return None
 
 
 def _node_resources_fit(
@@ -236,6 +219,7 @@ _PLUGINS: Final[tuple[Callable[[PodNeeds, NodeFacts], InTreeRejection | None], .
     lambda pod, node: _other_name(pod, node.name),
     _taint_toleration,
     _node_affinity,
-    _reachable_devices,
-    lambda pod, node: _without_devices(pod, node.name),
+    lambda pod, node: _without_devices(
+        pod, node.name, [name for name, amount in node.allocatable.items() if amount]
+    ),
 )

@@ -86,9 +86,11 @@ class Claimable:
         taken: list[ClaimedDevice] = []
         for wanted in asks:
             ask = self._dra.asks[wanted.resource]
-            parts = (part for part in self._dra.devices if wanted.resource in part.resources)
-            each = (islice(self._take(part, ask), 1 if wanted.every else None) for part in parts)
-            devices = list(islice(chain.from_iterable(each), None if wanted.every else wanted.count))
+            parts = [part for part in self._dra.devices if wanted.resource in part.resources]
+            # A request gets no device twice; of shared ones, another request may.
+            once = chain.from_iterable(islice(self._take(part, ask), 1) for part in parts)
+            again = chain.from_iterable(self._take(part, ask) for part in parts)
+            devices = list(once if wanted.every else islice(chain(once, again), wanted.count))
             if len(devices) < wanted.least:
                 return None
             taken += devices

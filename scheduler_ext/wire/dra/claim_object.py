@@ -172,7 +172,10 @@ def _requests(asked: _DeviceClaim) -> tuple[tuple[Requested, ...], tuple[str, ..
         if each.first_available:
             missing["firstAvailable"] = None
             requests += [
-                Requested(_ask(one), 0, choice=max(1, one.count or 1)) for one in each.first_available
+                Requested(
+                    _ask(one), 0, choice=max(1, one.count or 1), name=f"{each.name or ''}/{one.name or ''}"
+                )
+                for one in each.first_available
             ]
             continue
         exactly = each.exactly or (each if each.device_class_name else None)

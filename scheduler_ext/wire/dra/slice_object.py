@@ -121,36 +121,28 @@ def read_slice(item: SliceObject) -> ResourceSlice:
         generation=pool.generation or 0,
         slices=pool.resource_slice_count or 0,
         node=spec.node_name or None,
-        devices=tuple(_device(driver, each) for each in spec.devices or ()),
+        devices=tuple(_device(driver, each, spec) for each in spec.devices or ()),
         counters={
             (counter_set.name or "", counter): amount
             for counter_set in spec.shared_counters or ()
             for counter, amount in _counters(counter_set.counters)
         },
-        reach=None if spec.node_name else _reach(spec),
     )
 
 
-def _reach(spec: _SliceSpec) -> tuple[NodeSelectorTerm, ...] | None:
-    """The terms of the nodes that reach some device of a slice; None for all nodes."""
-    parts: list[_Reach] = [spec]
-    if spec.per_device_node_selection:
-        parts = [device.basic or device for device in spec.devices or ()]
-    terms: list[NodeSelectorTerm] = []
-    for part in parts:
-        if part.node_name:
-            terms.append(NodeSelectorTerm.of_node(part.node_name))
-        elif part.node_selector is None or part.all_nodes:
-            return None
-        else:
-            terms += (
-                NodeSelectorTerm(requirements(term.match_expressions), requirements(term.match_fields))
-                for term in part.node_selector.node_selector_terms or ()
-            )
-    return tuple(dict.fromkeys(terms))
+def _reach(part: _Reach) -> tuple[NodeSelectorTerm, ...] | None:
+    """The terms of the nodes that reach devices; None for all nodes."""
+    if part.node_name:
+        return (NodeSelectorTerm.of_node(part.node_name),)
+    if part.node_selector is None or part.all_nodes:
+        return None
+    return tuple(
+        NodeSelectorTerm(requirements(term.match_expressions), requirements(term.match_fields))
+        for term in part.node_selector.node_selector_terms or ()
+    )
 
 
-def _device(driver: str, item: _DeviceObject) -> PublishedDevice:
+def _device(driver: str, item: _DeviceObject, spec: _SliceSpec) -> PublishedDevice:
     device = item.basic or item
     return PublishedDevice(
         name=item.name or "",
@@ -178,6 +170,7 @@ def _device(driver: str, item: _DeviceObject) -> PublishedDevice:
         lists={
             name: values for name, each in (device.attributes or {}).items() if (values := _list_of(each))
         },
+        reach=None if spec.node_name else _reach(device if spec.per_device_node_selection else spec),
     )
 
 

@@ -1,13 +1,14 @@
 """The ResourceClaims of a pod, and what it asks through them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from typing import Protocol
 
 from msgspec import structs
 
 from scheduler_ext.core.dra.known_claims import Asked
 from scheduler_ext.core.dra.published import TEMPLATE_PREFIX
-from scheduler_ext.core.intree import NodeSelectorTerm
+from scheduler_ext.core.intree.verdict import ClaimHosts
 from scheduler_ext.wire import kube
 
 
@@ -20,8 +21,10 @@ class ClaimLookup(Protocol):
     def problem(self, resource: str) -> str | None:
         """Why devices of a resource are unknown."""
 
-    def reach(self, resource: str, count: int = 0) -> tuple[NodeSelectorTerm, ...] | None:
-        """The terms of the nodes that reach so many devices of a resource, where these are known."""
+    def hosts(
+        self, namespace: str, names: Iterable[str], amounts: Mapping[str, Fraction]
+    ) -> tuple[ClaimHosts, ...]:
+        """The nodes that lack devices for these claims, and for these amounts of resources beside them."""
 
 
 def asked_through(pod: kube.Pod, claims: ClaimLookup | None) -> Asked:
@@ -31,8 +34,11 @@ def asked_through(pod: kube.Pod, claims: ClaimLookup | None) -> Asked:
         return Asked()
     if claims is None:
         return Asked(not_modelled=("resource claims (DRA)",))
-    namespace = (pod.metadata.namespace if pod.metadata else None) or "default"
-    return claims.asked(namespace, names)
+    return claims.asked(namespace_of(pod), names)
+
+
+def namespace_of(pod: kube.Pod) -> str:
+    return (pod.metadata.namespace if pod.metadata else None) or "default"
 
 
 def named_claims(pod: kube.Pod) -> list[str]:
@@ -46,6 +52,23 @@ def without_named_claims(pod: kube.Pod) -> kube.Pod:
     spec = pod.spec or kube.PodSpec()
     own = [each for each in spec.resource_claims or () if each is None or not each.resource_claim_name]
     return structs.replace(pod, spec=structs.replace(spec, resource_claims=own))
+
+
+def with_claims_to_be_made(pod: kube.Pod, keeps: Callable[[str, str], bool]) -> kube.Pod:
+    """The pod as another one from the same template; `keeps` says by the names of a template and of the claim
+    made from it whether that claim stands for the template."""
+    spec, status = pod.spec or kube.PodSpec(), pod.status or kube.PodStatus()
+    templates = {
+        each.name: each.resource_claim_template_name or ""
+        for each in spec.resource_claims or ()
+        if each is not None
+    }
+    made = [
+        each
+        for each in status.resource_claim_statuses or ()
+        if keeps(templates.get(each.name, ""), each.resource_claim_name or "")
+    ]
+    return structs.replace(pod, status=structs.replace(status, resource_claim_statuses=made))
 
 
 def claim_names(pod: kube.Pod) -> list[str]:

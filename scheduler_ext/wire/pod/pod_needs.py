@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from scheduler_ext.core.dra.known_claims import Reach
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, PreferredTerm, Toleration
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import gates_in_words
 from scheduler_ext.wire.kube import requirements, strings
 from scheduler_ext.wire.pod.pod_amounts import SHOWN_CHARS, pod_amounts
-from scheduler_ext.wire.pod.pod_claims import ClaimLookup, asked_through
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup, asked_through, claim_names, namespace_of
 from scheduler_ext.wire.pod.pod_containers import all_containers
 from scheduler_ext.wire.pod.pod_identity import SYSTEM_PRIORITIES
 from scheduler_ext.wire.pod.pod_request import resource_names
@@ -26,7 +25,8 @@ def pod_needs(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
         if amount < 0:
             raise QuantityError(f"{name[:SHOWN_CHARS]}: a negative amount; ask 0 or more")
     asked = asked_through(pod, claims)
-    by_claim = (*asked.others, *((name, 1) for each in asked.hosts for name in each.resources))
+    hosts = claims.hosts(namespace_of(pod), claim_names(pod), requests) if claims is not None else ()
+    by_claim = (*asked.others, *((name, 1) for each in hosts for name in each.resources))
     for name, count in by_claim:
         requests[name] = requests.get(name, 0) + Fraction(count)
     affinity = (spec.affinity.node_affinity if spec.affinity else None) or kube.NodeAffinity()
@@ -47,8 +47,7 @@ def pod_needs(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
             for each in affinity.preferred or ()
         ),
         claim_nodes=asked.nodes,
-        claim_terms=(*asked.terms, *_reached_only(spec, requests, claims)),
-        claim_hosts=tuple(dict.fromkeys(asked.hosts)),
+        claim_hosts=hosts,
     )
 
 
@@ -83,20 +82,19 @@ def not_modelled(pod: kube.Pod, claims: ClaimLookup | None = None) -> list[str]:
         and spec.priority_class_name not in (None, "", *SYSTEM_PRIORITIES),
         **dict.fromkeys(asked_through(pod, claims).not_modelled, True),
         **dict.fromkeys(_unknown_devices(spec, claims), True),
+        "resources and claims for the same devices (each is counted alone)": _asks_both(pod, claims),
         **dict.fromkeys(gates_in_words(pod), True),
     }
     return [name for name, used in uses.items() if used]
 
 
-def _reached_only(
-    spec: kube.PodSpec, requests: Mapping[str, Fraction], claims: ClaimLookup | None
-) -> Iterator[Reach]:
-    """The nodes that reach devices of the resources that a pod asks, where only some nodes do."""
-    if claims is None:
-        return
-    for name in resource_names(spec):
-        if (terms := claims.reach(name, int(requests.get(name, 0)))) is not None:
-            yield name, terms
+def _asks_both(pod: kube.Pod, claims: ClaimLookup | None) -> bool:
+    """Whether claims and resources of the pod may get the same devices."""
+    names = claim_names(pod)
+    if claims is None or not names:
+        return False
+    hosts = claims.hosts(namespace_of(pod), names, pod_amounts(pod.spec or kube.PodSpec()))
+    return any(each.extended for each in hosts)
 
 
 def _unknown_devices(spec: kube.PodSpec, claims: ClaimLookup | None) -> Iterator[str]:

@@ -43,11 +43,12 @@ def served(constraint: Constraint, kinds: Sequence[Kind], *, same: bool) -> int:
 
     def find(request: Requested) -> Candidates:
         index = 0 if same else int(request.ask.device_class[-1])
-        return Candidates({NODE: [Candidate(each, DeviceCount(1, 1)) for each in devices[index]]}, (), True)
+        here = [Candidate(each, DeviceCount(1, 1)) for each in devices[index]]
+        return Candidates(here, {NODE: here}, is_exact=True)
 
     claim = Claim("u", "ns", "c", tuple(requests), constraints=(constraint,))
     most = [2**31]
-    for part in hosts_of(claim, find, lambda request: True):
+    for part in hosts_of(claim, find, lambda request: True, [NODE]):
         if not part.hosts.admit(NODE):
             return 0
         most += [count.free for each in part.supplies.values() if (count := each.on(NODE)) is not None]

@@ -271,24 +271,20 @@ RACK = NodeSelectorTerm((Requirement("rack", "In", ("r1",)),), ())
 @pytest.mark.parametrize(
     ("spec", "reach"),
     [
-        pytest.param(b'"nodeName": "n"', None, id="one node"),
-        pytest.param(b'"allNodes": true', None, id="all nodes"),
-        pytest.param(b'"nodeSelector": %s' % R1, (RACK,), id="the nodes of a rack"),
+        pytest.param(b'"nodeName": "n", "devices": [{}]', [None], id="one node"),
+        pytest.param(b'"allNodes": true, "devices": [{}]', [None], id="all nodes"),
+        pytest.param(b'"nodeSelector": %s, "devices": [{}]' % R1, [(RACK,)], id="the nodes of a rack"),
         pytest.param(
             b'"perDeviceNodeSelection": true, "devices": ['
-            b'{"name": "a", "nodeName": "n"}, {"name": "b", "nodeSelector": %s}]' % R1,
-            (NodeSelectorTerm.of_node("n"), RACK),
+            b'{"nodeName": "n"}, {"nodeSelector": %s}, {"basic": {"allNodes": true}}]' % R1,
+            [(NodeSelectorTerm.of_node("n"),), (RACK,), None],
             id="each device by its own",
-        ),
-        pytest.param(
-            b'"perDeviceNodeSelection": true, "devices": [{"name": "a", "basic": {"allNodes": true}}]',
-            None,
-            id="one device for all nodes",
         ),
     ],
 )
-def test_the_nodes_that_reach_a_slice(spec: bytes, reach: tuple[NodeSelectorTerm, ...] | None) -> None:
-    assert read_slice(msgspec.json.decode(b'{"spec": {%s}}' % spec, type=SliceObject)).reach == reach
+def test_the_nodes_that_reach_devices(spec: bytes, reach: list[tuple[NodeSelectorTerm, ...] | None]) -> None:
+    found = read_slice(msgspec.json.decode(b'{"spec": {%s}}' % spec, type=SliceObject))
+    assert [device.reach for device in found.devices] == reach
 
 
 @pytest.mark.parametrize(
@@ -327,8 +323,17 @@ def test_the_nodes_that_reach_a_slice(spec: bytes, reach: tuple[NodeSelectorTerm
             id="admin access",
         ),
         pytest.param(
-            {"firstAvailable": [{"deviceClassName": "c"}, {"deviceClassName": "d", "count": 2}]},
-            (Requested(DeviceAsk("c"), 0, choice=1), Requested(DeviceAsk("d"), 0, choice=2)),
+            {
+                "name": "r",
+                "firstAvailable": [
+                    {"name": "a", "deviceClassName": "c"},
+                    {"name": "b", "deviceClassName": "d", "count": 2},
+                ],
+            },
+            (
+                Requested(DeviceAsk("c"), 0, choice=1, name="r/a"),
+                Requested(DeviceAsk("d"), 0, choice=2, name="r/b"),
+            ),
             ("firstAvailable",),
             id="alternatives",
         ),
