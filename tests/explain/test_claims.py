@@ -965,7 +965,7 @@ def part(gi: int) -> Json:
 
 
 def by_templates(*templates: str, **more: Any) -> Json:
-    claims = [{"name": name, "resourceClaimTemplateName": name} for name in templates]
+    claims = [{"name": f"c{i}", "resourceClaimTemplateName": name} for i, name in enumerate(templates)]
     return pod("p", resourceClaims=claims, **more)
 
 
@@ -976,15 +976,15 @@ def alike(template: Json, *requests: str) -> Json:
     return template
 
 
-def choice(*wanted: tuple[str, int]) -> Json:
-    """The first that is to be had of so many GPUs of a product."""
+def choice(*wanted: tuple[str, int | str]) -> Json:
+    """The first that is to be had of so many GPUs of a product, or of all."""
     return {
         "name": "choice",
         "firstAvailable": [
             {
                 "name": f"s{i}",
                 "deviceClassName": "gpu.nvidia.com",
-                "count": count,
+                **({"count": count} if isinstance(count, int) else {"allocationMode": count}),
                 "selectors": [{"cel": {"expression": expression}}],
             }
             for i, (expression, count) in enumerate(wanted)
@@ -1064,6 +1064,31 @@ SHARED_PAIR = [request(2, capacity={"requests": {"memory": "30Gi"}})]
             id="a constraint of one alternative",
         ),
         pytest.param(
+            [
+                *MIXED,
+                resource_claim("held", on="few", devices=["gpu-2"]),
+                claim_template("t", choice((IS_H100, 2), (IS_A100, "All"))),
+            ],
+            by_templates("t"),
+            {"many": 1, "few": 0},
+            id="all devices as an alternative",
+        ),
+        pytest.param(
+            [
+                *parted({"full": [60], "half": [40]}),
+                claim_template("t", request(adminAccess=True, capacity={"requests": {"memory": "30Gi"}})),
+            ],
+            by_templates("t"),
+            {"full": 0, "half": MANY},
+            id="a part of a shared device with admin access",
+        ),
+        pytest.param(
+            [*MIXED, claim_template("t", choice((IS_H100, 1), (IS_A100, 2)))],
+            by_templates("t", "t"),
+            {"many": 1, "few": 1},
+            id="two claims choose alternatives of their own",
+        ),
+        pytest.param(
             [*MIXED, claim_template("any", request()), claim_template("one", request(1, IS_H100))],
             by_templates("any", "one"),
             {"many": 0, "few": 1},
@@ -1088,14 +1113,14 @@ SHARED_PAIR = [request(2, capacity={"requests": {"memory": "30Gi"}})]
                 resource_claim("made", request(1, IS_A100), on="many", devices=["gpu-0"], pod="p"),
             ],
             by_templates("t")
-            | {"status": {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "made"}]}},
+            | {"status": {"resourceClaimStatuses": [{"name": "c0", "resourceClaimName": "made"}]}},
             {"many": 4, "few": 2},
             id="another pod gets another claim than the one that was made",
         ),
         pytest.param(
             [*MIXED, resource_claim("made", request(1, IS_A100))],
             by_templates("t")
-            | {"status": {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "made"}]}},
+            | {"status": {"resourceClaimStatuses": [{"name": "c0", "resourceClaimName": "made"}]}},
             {"many": 5, "few": 2},
             id="a claim that waits stands for its template",
         ),

@@ -262,7 +262,9 @@ class DeviceIndex:
                 if ask not in self._admin:
                     missing.append("adminAccess")
             elif name is not None:
-                units.append(UnitAsk(name, count, every=every, choice=choice if only_gpus else 0))
+                units.append(
+                    UnitAsk(name, count, every=every and not choice, choice=choice if only_gpus else 0)
+                )
                 if name != own:
                     missing.append("requirements beyond the DeviceClass")
             elif DEVICE_CLASS_PREFIX + ask.device_class not in names.asks:
@@ -309,15 +311,14 @@ class DeviceIndex:
     def _hosts_of(self, *claims: Claim, is_counted: bool = True) -> Sequence[ClaimHosts]:
         """The nodes for one claim, or for several together, each once for equal claims; `is_counted`: the sum
         of their requests for one resource is."""
-        key = tuple((claim.requests, claim.constraints) for claim in claims), is_counted
+        key = (tuple((claim.requests, claim.constraints) for claim in claims), is_counted)
         if key not in self._hosts:
+            counted = self._is_counted if is_counted else lambda _: False
             nodes = self._labels or ()
-            made = (
-                hosts_of(*claims, self._find, self._is_counted, nodes)
-                if len(claims) == 1
-                else hosts_together(claims, self._find, nodes, is_counted=is_counted)
-            )
-            parts = list(made)
+            if len(claims) == 1:
+                parts = list(hosts_of(*claims, self._find, counted, nodes))
+            else:
+                parts = list(hosts_together(claims, self._find, counted, nodes))
             for part in parts:
                 self.supplies.update(part.supplies)
             self._hosts[key] = tuple(part.hosts for part in parts)
@@ -387,7 +388,9 @@ class DeviceIndex:
                 if serves is None:
                     continue
                 if admin and serves.all:
-                    serves = DeviceCount(MANY, MANY)
+                    # A device that claims share has to have what is asked left.
+                    left = serves.free or not device.facts.allow_multiple_allocations
+                    serves = DeviceCount(MANY if left else 0, MANY)
                 rules = [rule for rule in self._rules.values() if rule.is_about(id)]
                 if first_untolerated(_tainted(device, item.pool, rules).taints, ask.tolerations) is not None:
                     serves = serves._replace(free=0)

@@ -8,7 +8,7 @@ import hashlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, product
+from itertools import chain, combinations, islice, product
 from typing import Final, NamedTuple
 
 from scheduler_ext.core.dra.consumable import MANY
@@ -18,6 +18,8 @@ from scheduler_ext.core.intree.verdict import ClaimHosts
 
 # So many combinations of alternatives are compared; of more, nothing is known.
 _MOST_CHOICES: Final = 64
+# Of more requests, only each and all are compared with the devices.
+_MOST_TOGETHER: Final = 5
 
 
 class DeviceCount(NamedTuple):
@@ -73,6 +75,8 @@ class Part(NamedTuple):
 
 # None for devices that are not known.
 Find = Callable[[Requested], Candidates | None]
+# Whether the devices of a request are counted as units of a node.
+IsCounted = Callable[[Requested], bool]
 # Requests without their names, and the devices that each needs: no device twice, and of several requests only
 # devices that claims share.
 _Needed = Sequence[tuple[Requested, int]]
@@ -82,36 +86,41 @@ _Device = tuple[int, bool]
 _Serves = Mapping[Requested, Mapping[_Device, int]]
 
 
-def hosts_of(
-    claim: Claim, find: Find, is_counted: Callable[[Requested], bool], nodes: Collection[str]
-) -> Iterator[Part]:
+def hosts_of(claim: Claim, find: Find, is_counted: IsCounted, nodes: Collection[str]) -> Iterator[Part]:
     """The nodes among these for each request that is not counted otherwise, for the alternatives of one, for
     each constraint, and for requests that may get the same devices. Each supply is an upper bound:
     kube-scheduler takes the first devices that fit."""
-    picks = _picks(claim.requests)
-    for options in _options(claim.requests):
-        alone = [_needed([each]) for each in options]
-        if options[0].choice or not is_counted(options[0]):
-            yield from _part(_text(options[0]), alone, find, nodes, is_counted=False)
-        elif _is_shared(options[0], find):
-            yield from _part(_text(options[0]), alone, find, nodes)
+    options_of = _options(claim.requests)
+    for options in options_of:
+        counted = _all_counted(options, is_counted)
+        if not counted or _is_shared(options[0], find):
+            alone = [_needed([each]) for each in options]
+            yield from _part(_text(options[0]), alone, find, nodes, is_counted=counted)
+    picks, counted = _picks(options_of), _all_counted(claim.requests, is_counted)
     for constraint in claim.constraints:
         values = "different values" if constraint.distinct else "one value"
         concerned = [_needed(each for each in pick if constraint.is_about(each.name)) for pick in picks]
         text = f"devices with {values} of {constraint.attribute}"
-        yield from _part(text, concerned, find, nodes, constraint)
+        yield from _part(text, concerned, find, nodes, constraint, is_counted=counted)
     if any(len(pick) > 1 for pick in picks):
-        yield from _part("devices for all of its requests", [_needed(pick) for pick in picks], find, nodes)
+        needed = [_needed(pick) for pick in picks]
+        yield from _part("devices for all of its requests", needed, find, nodes, is_counted=counted)
 
 
 def hosts_together(
-    claims: Iterable[Claim], find: Find, nodes: Collection[str], *, is_counted: bool
+    claims: Iterable[Claim], find: Find, is_counted: IsCounted, nodes: Collection[str]
 ) -> Iterator[Part]:
-    """The nodes among these for the requests of all claims of a pod that may get the same devices;
-    `is_counted`: the sum of equal requests is. With admin access, a claim gets what another one gets, too."""
-    requests = [each for claim in claims for each in claim.requests if not each.admin]
-    needed = [_needed(pick) for pick in _picks(requests)]
-    return _part("devices for all of its claims", needed, find, nodes, is_counted=is_counted)
+    """The nodes among these for the requests of all claims of a pod that may get the same devices. With admin
+    access, a claim gets what another one gets, too."""
+    requests = [[each for each in claim.requests if not each.admin] for claim in claims]
+    needed = [_needed(pick) for pick in _picks(chain.from_iterable(map(_options, requests)))]
+    counted = _all_counted(chain.from_iterable(requests), is_counted)
+    return _part("devices for all of its claims", needed, find, nodes, is_counted=counted)
+
+
+def _all_counted(requests: Iterable[Requested], is_counted: IsCounted) -> bool:
+    """Whether the sum of equal requests is counted otherwise; of alternatives, it is not."""
+    return all(not each.choice and is_counted(each) for each in requests)
 
 
 def _text(request: Requested) -> str:
@@ -136,9 +145,9 @@ def _options(requests: Iterable[Requested]) -> list[list[Requested]]:
     return list(options.values())
 
 
-def _picks(requests: Iterable[Requested]) -> list[Sequence[Requested]]:
+def _picks(options: Iterable[Sequence[Requested]]) -> list[Sequence[Requested]]:
     """One of the alternatives of each request, in every combination; none if there are too many."""
-    picks = list(islice(product(*_options(requests)), _MOST_CHOICES + 1))
+    picks = list(islice(product(*options), _MOST_CHOICES + 1))
     return list(picks) if len(picks) <= _MOST_CHOICES else []
 
 
@@ -155,11 +164,13 @@ def _part(
     nodes: Collection[str],
     constraint: Constraint | None = None,
     *,
-    is_counted: bool = True,
+    is_counted: bool,
 ) -> Iterator[Part]:
     """The nodes that have the devices for one of these options; where each request `is_counted`, too, only
     those lack them that have enough devices for each alone. Nothing if that is not known, or follows from
     the requests alone."""
+    different = {tuple(sorted(map(repr, needed))): needed for needed in options}
+    options = list(different.values())
     asked = dict.fromkeys(request for needed in options for request, _ in needed)
     found = {request: here for request in asked if (here := find(request)) is not None}
     is_alone = constraint is None and all(len(needed) == 1 for needed in options)
@@ -177,7 +188,7 @@ def _part(
                 without.add(node)
         if sets[0] and sets[1]:
             counts[node] = DeviceCount(sets[0], sets[1])
-    name = _named(text, constraint, *(sorted(map(repr, needed)) for needed in options))
+    name = _named(text, constraint, *different)
     supplies = {name: Supply(counts)}
     if is_alone and any(each.several for each in found.values()) and not any(r.every for r in found):
         devices = {request: each.all for request, each in found.items()}
@@ -248,26 +259,28 @@ def _sums(needed: _Needed) -> Iterable[tuple[Requested, int]]:
 
 def _most(needed: _Needed, serves: _Serves, values: Sequence[_Serves] | None = None) -> int:
     """How many times all requests get what they ask, of each of the `values` at most one device each time:
-    enough devices for each request, and for all together, serve so many."""
-    sizes = [max(1, len(serves.get(request, ()))) if request.every else count for request, count in needed]
-    size = sum(sizes)
-    alone = [
-        (list(serves.get(request, {}).values()), count)
-        for (request, _), count in zip(needed, sizes, strict=True)
+    enough devices serve so many for each request, for some together, and for all (Hall's condition)."""
+    sizes = [
+        (request, max(1, len(serves.get(request, ()))) if request.every else count)
+        for request, count in needed
     ]
-    together = _union(needed, serves)
-    groups = [_union(needed, each) for each in values or ()]
+    lengths = range(1, len(sizes) + 1) if len(sizes) <= _MOST_TOGETHER else {1, len(sizes)}
+    some = [
+        (_union(each, serves), sum(count for _, count in each))
+        for length in lengths
+        for each in combinations(sizes, length)
+    ]
+    size = sum(count for _, count in sizes)
+    groups = [_union(sizes, each) for each in values or ()]
 
     def suffices(times: int) -> bool:
-        return (
-            all(sum(min(each, times) for each in here) >= count * times for here, count in alone)
-            and _times(together, times) >= size * times
-            and (values is None or sum(min(times, _times(each, times)) for each in groups) >= size * times)
+        return all(_times(here, times) >= count * times for here, count in some) and (
+            values is None or sum(min(times, _times(each, times)) for each in groups) >= size * times
         )
 
     if not suffices(1):
         return 0
-    limit = min((sum(here) // count for here, count in alone), default=MANY)
+    limit = min((sum(serves for serves, _ in here) // count for here, count in some), default=MANY)
     return bisect_left(range(1, min(limit, MANY) + 1), True, key=lambda times: not suffices(times))
 
 

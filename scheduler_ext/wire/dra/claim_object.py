@@ -173,7 +173,11 @@ def _requests(asked: _DeviceClaim) -> tuple[tuple[Requested, ...], tuple[str, ..
             missing["firstAvailable"] = None
             requests += [
                 Requested(
-                    _ask(one), 0, choice=max(1, one.count or 1), name=f"{each.name or ''}/{one.name or ''}"
+                    _ask(one),
+                    0,
+                    every=one.allocation_mode == "All",
+                    choice=max(1, one.count or 1),
+                    name=f"{each.name or ''}/{one.name or ''}",
                 )
                 for one in each.first_available
             ]
