@@ -7,7 +7,7 @@ from typing import ClassVar
 from scheduler_ext.core.framework.criterion import Change, Filter, Trial, View
 from scheduler_ext.core.framework.refusal import NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools
-from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.node.node import Node, NodeState
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 
@@ -37,16 +37,18 @@ class Sharing(Filter):
     def passes(self, view: View) -> Bools:
         node = view.snapshot.node
         passed = view.everywhere(True)
+        shared = _shared(view)
         if _needs_exclusive(view.request):
-            passed &= ~(node.shared | node.sliced)
+            passed &= ~(shared | node.sliced)
         if _names_shared(view.request):
             # A node without GPUs has no sharing mode: another filter refuses it.
-            passed &= node.shared | (node.devices == 0)
+            passed &= shared | (node.devices == 0)
         return passed
 
     def miss(self, view: View, node: Node) -> NearestMiss:
-        if _needs_exclusive(view.request) and (node.state.shared or node.state.sliced):
-            have = "shared" if node.state.shared else _SLICES
+        shared = _is_shared(view.request, node.state)
+        if _needs_exclusive(view.request) and (shared or node.state.sliced):
+            have = "shared" if shared else _SLICES
             return NearestMiss(self.name, None, "exclusive", have, "sharing")
         return NearestMiss(self.name, None, "shared", "exclusive", "sharing")
 
@@ -83,7 +85,7 @@ class Replicas(Filter):
         return any(_in_one(ask) > 1 for ask in request.units)
 
     def passes(self, view: View) -> Bools:
-        passed: Bools = ~view.snapshot.node.one_replica
+        passed: Bools = ~(view.snapshot.node.one_replica & _shared(view))
         return passed
 
     def miss(self, view: View, node: Node) -> NearestMiss:
@@ -108,6 +110,21 @@ def _needs_exclusive(request: GpuRequest) -> bool:
     if request.sharing is None:
         return any(ask.count > 1 for ask in request.whole)
     return request.asks_gpu and request.sharing == "exclusive"
+
+
+def _is_shared(request: GpuRequest, of: NodeState) -> bool:
+    """Whether what a pod asks is shared on a node."""
+    return of.shared_instances if _asks_instances(request) else of.shared
+
+
+def _shared(view: View) -> Bools:
+    """The same, `[state]`."""
+    node = view.snapshot.node
+    return node.shared_instances if _asks_instances(view.request) else node.shared
+
+
+def _asks_instances(request: GpuRequest) -> bool:
+    return any(ask.profile is not None for ask in request.units)
 
 
 def _names_shared(request: GpuRequest) -> bool:

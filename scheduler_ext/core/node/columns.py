@@ -38,6 +38,7 @@ _UNUSED = {
 # Arrays of node columns that have the attribute of the same name.
 _OF_STATE = (
     *("gpus", "adrift", "fresh", "estimated", "changing", "shared", "sliced", "fraction"),
+    "shared_instances",
     *("one_replica", "cuda", "spot", "value", "share_limit", "shares_twice", "neighbours"),
     *("cpu_free_milli", "by_allocatable"),
 )
@@ -223,6 +224,7 @@ class NodeColumns(_Empty):
     estimated: Bools
     changing: Bools
     shared: Bools
+    shared_instances: Bools
     sliced: Bools
     fraction: Ints
     one_replica: Bools

@@ -290,9 +290,9 @@ class NodeState:
     those in `by_claim`, cannot be counted for those in `open`, and those in `twice` could hand out a GPU that
     the device plugin or a claim hands out as well (`shares_twice`: so do memory shares); `in_use` are the
     ways in which pods have GPUs of such a node. `by_allocatable` as of NodeInfo, for a node with GPUs.
-    `shared`: time-sliced or shared by MPS, `sliced`: MIG instances are handed out as whole GPUs,
-    `fraction` as of NodeInfo; `one_replica`: the device plugin gives a container one replica of a shared
-    GPU at most."""
+    `shared`: time-sliced or shared by MPS, `shared_instances`: so may be MIG instances, `sliced`: MIG
+    instances are handed out as whole GPUs, `fraction` as of NodeInfo; `one_replica`: the device plugin gives
+    a container one replica of a shared GPU at most."""
 
     slots: tuple[Slot, ...] = ()
     gpus: int = 0
@@ -304,6 +304,7 @@ class NodeState:
     estimated: bool = False
     changing: bool = False
     shared: bool = False
+    shared_instances: bool = False
     sliced: bool = False
     fraction: int = 1
     one_replica: bool = False

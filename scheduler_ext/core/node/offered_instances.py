@@ -7,7 +7,7 @@ from dataclasses import replace
 from scheduler_ext.core.gpu.gpu import Device, Report
 from scheduler_ext.core.gpu.mig_profile import profile_from_resource, resource_from_profile, without_suffix
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, only_shared, vendor_of, without_shared
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, vendor_of, without_shared
 
 _WHOLE = "nvidia.com/gpu"
 
@@ -30,23 +30,24 @@ def as_offered(report: Report, allocatable: Mapping[str, int] | None) -> Report:
 
 
 def as_shared(report: Report, allocatable: Mapping[str, int] | None) -> Report:
-    """The report as of shared GPUs, if only the names of resources say so: an agent that sees neither labels
-    nor the kubelet's devices cannot. `report` is one of `as_offered`."""
-    if allocatable is None or report.sharing_strategy != "none" or not only_shared(allocatable):
+    """The report as of shared GPUs and instances, if only the names of resources say so: an agent that sees
+    neither labels nor the kubelet's devices cannot. `report` is one of `as_offered`."""
+    if allocatable is None or report.sharing_strategy != "none":
         return report
     units: Counter[str] = Counter()
     for device in report.devices:
         if device.healthy and device.vendor == "nvidia":
             units.update(_resources(report, device))
-    replicas = {
-        profile_from_resource(name)[0] if name.startswith(MIG_PREFIX) else "": -(-count // each)
-        for name, count in sorted(allocatable.items())
-        if count > 0 and (each := units[without_shared(name)])
-    }
-    if not replicas:
+    replicas: dict[str, int] = {}
+    for name, count in allocatable.items():
+        plain = without_shared(name)
+        if count > 0 and units[plain]:
+            profile = profile_from_resource(plain)[0] if plain.startswith(MIG_PREFIX) else ""
+            replicas[profile] = 1 if plain == name else -(-count // units[plain])
+    if all(count == 1 for count in replicas.values()):
         return report
     most = max(replicas.values())
-    others = tuple((profile, count) for profile, count in replicas.items() if count != most)
+    others = tuple(sorted((profile, count) for profile, count in replicas.items() if count != most))
     return replace(report, sharing_strategy="time-slicing", replicas=most, own_replicas=others)
 
 

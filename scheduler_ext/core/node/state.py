@@ -102,7 +102,8 @@ def resolve_held(
         and (source is not None or info.allocatable is not None),
         estimated=info.report is None,
         changing=info.changing,
-        shared=strategy != "none",
+        shared=strategy != "none" and (info.report is None or ("", 1) not in info.report.own_replicas),
+        shared_instances=strategy != "none",
         sliced=any(
             unit.model.is_mig_slice and not unit.resource.startswith(MIG_PREFIX)
             for slot, _ in slots

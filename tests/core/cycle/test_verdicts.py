@@ -28,6 +28,7 @@ SINGLE = {"mig_strategy": "single"}
 MPS = {"sharing_strategy": "mps", "replicas": 2}
 TIME_SLICED = {"sharing_strategy": "time-slicing", "replicas": 4}
 HALVES = sliced(("3g.40gb", 0), ("3g.40gb", 4))
+SHARED_HALVES = {**MIXED, **MPS, "own_replicas": (("", 1),)}
 SLICE = "A100-80GB-MIG-2G.20GB"
 
 
@@ -64,6 +65,18 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             whole(sharing="exclusive"),
             Sharing.reason,
             id="an exclusive wish refuses time-sliced GPUs",
+        ),
+        pytest.param(
+            node(*a100s(2), device(2, mig=HALVES), report=SHARED_HALVES),
+            whole(2, sharing="exclusive"),
+            None,
+            id="GPUs beside shared instances are not shared",
+        ),
+        pytest.param(
+            node(*a100s(2), device(2, mig=HALVES), report=SHARED_HALVES),
+            replace(mig("3g.40gb"), sharing="exclusive"),
+            Sharing.reason,
+            id="but an exclusive wish refuses the instances",
         ),
         pytest.param(
             node(device(0, mig=HALVES), report=SINGLE),

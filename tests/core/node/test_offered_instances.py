@@ -121,7 +121,7 @@ def joined(info: NodeInfo, allocatable: dict[str, int]) -> dict[str, int]:
         pytest.param(
             node(cut(0, *PLAIN), device(1), report=MIXED),
             {WHOLE: 1, f"{ONE_G}.shared": 16},
-            {WHOLE: 1, ONE_G: 0},
+            {WHOLE: 1, SHARED: 0, ONE_G: 0, f"{ONE_G}.shared": 16},
             id="a GPU beside slices of instances is not shared",
         ),
     ],
