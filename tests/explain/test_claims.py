@@ -1173,6 +1173,7 @@ def test_where_a_part_goes(held_gi: Held, wanted: Json, best: list[str]) -> None
             {"n": [0, 0]}, [part(10), request(1), part(70)], ["n", "n", "n"], id="parts, and the rest whole"
         ),
         pytest.param({"n": [20, 0]}, [part(60), request(1)], ["n", "n"], id="beside what claims hold"),
+        pytest.param({"n": [0, 50]}, [*SHARED_PAIR, part(50)], ["n", "n"], id="two parts are of two GPUs"),
     ],
 )
 def test_a_simulation_fills_gpus_as_kube_scheduler_does(
