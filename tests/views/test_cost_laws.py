@@ -101,9 +101,11 @@ def test_free_and_stranded_value_are_that_of_the_unallocated_and_unusable_gpus(
     for name, (unallocated, unusable) in fragmentation_by_node(snapshot).items():
         node = snapshot.nodes[name]
         info = replace(node.info, value=1.0)
-        # Where pods hold unknown GPUs, or GPUs are cordoned, decisions subtract whole nodes.
+        # Where pods hold unknown GPUs, or GPUs are cordoned, decisions subtract whole nodes. Costs call GPUs
+        # unavailable while their layout or driver is being changed.
         if (
             node.state.adrift
+            or node.state.changing
             or any(device.cordoned for device in info.devices)
             or info.allocatable is not None
         ):
