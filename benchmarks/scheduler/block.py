@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scheduler.binding_watch import BindingWatch
-from benchmarks.scheduler.contenders import SPREADS
+from benchmarks.scheduler.contenders import SCHEDULERS
 from benchmarks.scheduler.exposition import Exposition, Histogram
 from benchmarks.scheduler.process import Reading, SchedulerProcess
 from tests.e2e.cluster import unverified
@@ -30,13 +30,13 @@ _FAILED = ("unschedulable", "error")
 @dataclass(frozen=True, slots=True)
 class Running:
     """A contender's extender: its address for kube-scheduler, its metrics if it has any, and whether it
-    binds. `spread` is kube-scheduler's default topology spread.
+    binds. `scheduler` is one of SCHEDULERS.
     """
 
     url: str | None = None
     health_url: str | None = None
     binds: bool = False
-    spread: str = SPREADS[0]
+    scheduler: str = SCHEDULERS[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def run_block(
     """
     before = _extender_metrics(running)
     watch = BindingWatch(plane.api, patience_s)
-    scheduler = SchedulerProcess(plane, directory, name, running.url, running.binds, running.spread)
+    scheduler = SchedulerProcess(plane, directory, name, running.url, running.binds, running.scheduler)
     try:
         scheduler.wait_ready()
         bound, first = 0, None

@@ -1,7 +1,5 @@
-"""The compared configurations: kube-scheduler alone, with extenders that decide nothing, and with this one.
-
-All run the shipped config/kube-scheduler.yaml. `scheduler_configuration` lists the changes and their reasons.
-"""
+"""The compared configurations: kube-scheduler as it comes, with the shipped configuration, with extenders that
+decide nothing, and with this one. `scheduler_configuration` lists the changes and their reasons."""
 
 from __future__ import annotations
 
@@ -26,13 +24,15 @@ class Contender:
     """One way to run kube-scheduler.
 
     `noop_names` is the maximum that a no-op extender's filter returns (0: all); `ours` is the extender's
-    configuration beyond its defaults. A contender with neither has no extender.
+    configuration beyond its defaults. A contender with neither has no extender. `scheduler` is one of
+    SCHEDULERS.
     """
 
     name: str
     about: str
     noop_names: int | None = None
     ours: dict[str, Any] | None = None
+    scheduler: str = "shipped"
 
     @property
     def is_ours(self) -> bool:
@@ -57,27 +57,29 @@ class Contender:
         return extender_command(inventory, config)
 
 
+STOCK = Contender("stock", "no extender, kube-scheduler as it comes", scheduler="stock")
 NONE = Contender("none", "no extender")
 NOOP_FEW = Contender("noop-100", "returns the first 100 names", noop_names=FEW_NAMES)
 NOOP_ALL = Contender("noop-all", "returns every name", noop_names=0)
 OURS = Contender("ours", "scheduler-ext serve", ours={})
 OURS_ALL = Contender("ours-all", "with filter.maxCandidates: 0", ours={"filter": {"maxCandidates": 0}})
+EVERY_NODE = Contender("every-node", "with percentageOfNodesToScore: 100", ours={}, scheduler="every node")
 
-CONTENDERS = {each.name: each for each in (NONE, NOOP_FEW, NOOP_ALL, OURS, OURS_ALL)}
+CONTENDERS = {each.name: each for each in (STOCK, NONE, NOOP_FEW, NOOP_ALL, OURS, OURS_ALL, EVERY_NODE)}
 
 
-SPREADS = ("shipped", "default")
-"""Default topology spread: none, as in config/kube-scheduler.yaml, or kube-scheduler's own constraints."""
+SCHEDULERS = ("shipped", "stock", "every node")
+"""The shipped config/kube-scheduler.yaml, kube-scheduler's defaults, and the shipped one with
+`percentageOfNodesToScore: 100`."""
 
 
 def scheduler_configuration(
-    kubeconfig: Path, extender_url: str | None, binds: bool = False, spread: str = SPREADS[0]
+    kubeconfig: Path, extender_url: str | None, binds: bool = False, scheduler: str = SCHEDULERS[0]
 ) -> dict[str, Any]:
-    """The shipped KubeSchedulerConfiguration, for one process on this machine.
+    """The KubeSchedulerConfiguration of one of SCHEDULERS, for one process on this machine.
 
     Changed are the API server's address and rate limit, leader election (off), the extender's address, if
-    any, whether it `binds`, and the default topology `spread`. `percentageOfNodesToScore` stays as shipped
-    without an extender, too, so that all compare the same nodes.
+    any, and whether it `binds`. The stock configuration keeps the name of the profile, which the pods choose.
     """
     configuration: dict[str, Any] = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
     configuration["clientConnection"] = {
@@ -86,10 +88,12 @@ def scheduler_configuration(
         "burst": _REQUESTS_PER_SECOND,
     }
     configuration["leaderElection"] = {"leaderElect": False}
-    if spread == "default":
+    if scheduler == "stock":
         (profile,) = configuration["profiles"]
-        shipped = profile["pluginConfig"]
-        profile["pluginConfig"] = [each for each in shipped if each["name"] != "PodTopologySpread"]
+        configuration["profiles"] = [{"schedulerName": profile["schedulerName"]}]
+        configuration.pop("percentageOfNodesToScore", None)
+    elif scheduler == "every node":
+        configuration["percentageOfNodesToScore"] = 100
     if extender_url is None:
         del configuration["extenders"]
     else:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.scheduler.contenders import SPREADS, scheduler_configuration
+from benchmarks.scheduler.contenders import SCHEDULERS, scheduler_configuration
 from tests.e2e.cluster.api import Api, ApiError
 from tests.e2e.cluster.child import Child
 from tests.e2e.cluster.control_plane import ControlPlane
@@ -25,9 +25,9 @@ class Reading:
 
 
 class SchedulerProcess:
-    """kube-scheduler with the shipped configuration, calling the extender at `extender_url` if any.
+    """kube-scheduler with a configuration of SCHEDULERS, calling the extender at `extender_url` if any.
 
-    With `binds`, the extender also binds. `spread` is the default topology spread (`contenders.py`).
+    With `binds`, the extender also binds.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class SchedulerProcess:
         name: str,
         extender_url: str | None,
         binds: bool = False,
-        spread: str = SPREADS[0],
+        scheduler: str = SCHEDULERS[0],
     ) -> None:
         directory.mkdir(exist_ok=True)
         kubeconfig = plane.kubeconfig("kube-scheduler")
-        configuration = scheduler_configuration(kubeconfig, extender_url, binds, spread)
+        configuration = scheduler_configuration(kubeconfig, extender_url, binds, scheduler)
         config_file = directory / f"kube-scheduler-{name}.json"
         config_file.write_text(json.dumps(configuration), encoding="utf-8")
         credentials = plane.credentials

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from benchmarks.processes import running_listeners
 from benchmarks.scheduler.block import Block, Running, block_of, run_block
-from benchmarks.scheduler.contenders import SPREADS, Contender
+from benchmarks.scheduler.contenders import Contender
 from benchmarks.scheduler.nodes import create_nodes, write_idle_inventory
 from benchmarks.scheduler.pods import create_pods, delete_pods
 from tests.e2e.cluster.control_plane import ControlPlane
@@ -39,8 +39,6 @@ class Settings:
     alike: bool = True
     # GPUs per pod.
     gpus: int = 1
-    # The default topology spread.
-    spread: str = SPREADS[0]
     # kube-scheduler's back-off ends at 10 s, so a pod that is tried again is seen within this time.
     patience_s: float = 30.0
     note: Callable[[str], None] = print
@@ -91,11 +89,11 @@ def _extenders(settings: Settings, directory: Path, nodes: int) -> Iterator[dict
         for contender in settings.contenders:
             command = contender.command(inventory, directory)
             if command is None:
-                running[contender.name] = Running(spread=settings.spread)
+                running[contender.name] = Running(scheduler=contender.scheduler)
                 continue
             url_of = stack.enter_context(running_listeners(command))
             health_url = url_of("health") if contender.is_ours else None
-            running[contender.name] = Running(url_of("api"), health_url, spread=settings.spread)
+            running[contender.name] = Running(url_of("api"), health_url, scheduler=contender.scheduler)
         yield running
 
 

@@ -7,10 +7,11 @@ report of each. kube-scheduler and the extender run, are warmed up, and are paus
 that request one GPU are created. The time from the end of the pause to the last binding counts: the creation
 of pods would otherwise be the limit in small clusters.
 
-none: kube-scheduler without an extender, with the shipped topology spread (1.37 batches equal pods)
-none-spread: the same with the default topology spread, which prevents batching
+stock: kube-scheduler as it comes
+none: kube-scheduler with the shipped configuration, without an extender (1.37 batches equal pods)
 noop-100: an extender that returns the first 100 names
 ours: this extender, with the shipped configuration
+every-node: the same with `percentageOfNodesToScore: 100`
 planned: the same with `nominate.enabled`
 
 With `--apart`, the API server and etcd have one core, and kube-scheduler and the extender another.

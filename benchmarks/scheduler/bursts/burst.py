@@ -87,7 +87,7 @@ def run_burst(
     deleted at the end. Raises ChildError, OSError or ApiError if a part does not answer."""
     running = contender.running
     with started_on(cores.scheduler):
-        scheduler = SchedulerProcess(plane, directory, contender.name, running.url, spread=running.spread)
+        scheduler = SchedulerProcess(plane, directory, contender.name, running.url, scheduler=running.scheduler)
     groups = [each for each in (scheduler.pid, contender.pid) if each is not None]
     try:
         scheduler.wait_ready()

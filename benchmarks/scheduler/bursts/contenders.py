@@ -27,21 +27,22 @@ _INVENTORY = {"inventory": {"staleAfter": "12h", "missingAfter": "24h"}}
 @dataclass(frozen=True, slots=True)
 class Contender:
     """One way to schedule a burst: with `noop` an extender that decides nothing, with `ours` the extender's
-    configuration, with neither kube-scheduler alone."""
+    configuration, with neither kube-scheduler alone. `scheduler` is one of SCHEDULERS."""
 
     name: str
     ours: dict[str, Any] | None = None
     noop: bool = False
-    spread: str = "shipped"
+    scheduler: str = "shipped"
 
 
 CONTENDERS = {
     each.name: each
     for each in (
+        Contender("stock", scheduler="stock"),
         Contender("none"),
-        Contender("none-spread", spread="default"),
         Contender("noop-100", noop=True),
         Contender("ours", {}),
+        Contender("every-node", {}, scheduler="every node"),
         Contender("planned", {"nominate": {"enabled": True}}),
     )
 }
@@ -63,10 +64,10 @@ def running(
     """The contender, as soon as its extender knows all nodes."""
     if contender.noop:
         with running_process(noop_command(FEW_NAMES)) as (url_of, pid):
-            yield RunningContender(contender.name, Running(url_of("api"), spread=contender.spread), pid)
+            yield RunningContender(contender.name, Running(url_of("api"), scheduler=contender.scheduler), pid)
         return
     if contender.ours is None:
-        yield RunningContender(contender.name, Running(spread=contender.spread))
+        yield RunningContender(contender.name, Running(scheduler=contender.scheduler))
         return
     config = directory / f"{contender.name}.yaml"
     kind = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
@@ -74,7 +75,7 @@ def running(
     listen = [f"--{name}listen=127.0.0.1:0" for name in ("", "health-", "inspect-")]
     command = [sys.executable, "-m", "scheduler_ext", "serve", f"--config={config}", *listen]
     with running_process([*command, f"--kubeconfig={plane.kubeconfig('admin')}"]) as (url_of, pid):
-        found = Running(url_of("api"), url_of("health"), spread=contender.spread)
+        found = Running(url_of("api"), url_of("health"), scheduler=contender.scheduler)
 
         def known() -> bool:
             text = unverified.get(f"{found.health_url}/metrics", timeout_s=_KNOWN_S)
