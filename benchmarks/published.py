@@ -343,21 +343,6 @@ def _fragmented(runs: Iterable[Mapping[str, str]]) -> str:
     return f"{fmean(float(row['fragmentationPercentAt90']) for row in runs):.1f}"
 
 
-def decided_together() -> str:
-    floors = [
-        each for each in _result("placement-batches")["floors"] if "mean of the traces" in each["floor"]
-    ]
-    digits = (3, 3, 2)
-    return table(
-        ("trace", "inflation, at 100 %", "at 130 %", "churn"),
-        *(
-            [trace, *(f"{each['byTrace'][trace]:+.{n}f}" for each, n in zip(floors, digits, strict=True))]
-            for trace in floors[0]["byTrace"]
-        ),
-        ["**mean**", *(f"**{each['margin']:+.{n}f}**" for each, n in zip(floors, digits, strict=True))],
-    )
-
-
 def _floors(name: str) -> Mapping[str, dict[str, Any]]:
     return {each["floor"]: each for each in _result(name)["floors"]}
 
@@ -452,46 +437,7 @@ def the_page() -> str:
     )
 
 
-# Planning ahead, claims
-
-
-def _bursts(name: str) -> Mapping[tuple[int, str], dict[str, Any]]:
-    return {(row["nodes"], row["contender"]): row for row in _result(f"scheduler-planned-{name}")["rows"]}
-
-
-def planning_ahead() -> str:
-    contenders = ("none", "none-spread", "ours", "planned")
-    runs = [(nodes, name) for nodes in (100, 1000, 5000) for name in ("1.37", "1.36")] + [
-        (20000, "20000-1.37")
-    ]
-    return table(
-        (
-            "nodes",
-            "Kubernetes",
-            "kube-scheduler alone",
-            "alone, with its default topology spread",
-            "this extender",
-            "this extender, planning ahead",
-        ),
-        *(
-            (
-                f"{nodes:,}",
-                _result(f"scheduler-planned-{name}")["kubernetes"].removeprefix("v"),
-                *(burst_rate(name, nodes, contender) for contender in contenders),
-            )
-            for nodes, name in runs
-        ),
-    )
-
-
-def burst_rate(name: str, nodes: int, contender: str) -> str:
-    """Pods per second."""
-    return f"{_bursts(name)[nodes, contender]['podsPerSecond']['median']:.0f}"
-
-
-def burst_cpu(name: str, nodes: int, contender: str) -> str:
-    """The processor time of all processes together, for each pod."""
-    return f"{sum(_bursts(name)[nodes, contender]['cpuMsPerPod'].values()):.0f} ms"
+# Claims
 
 
 def claimed(scheduler: str) -> str:
@@ -534,15 +480,6 @@ FIGURES: Mapping[str, Callable[[], str]] = {
     "other forecasts": other_forecasts,
     "churn": churn,
     "the page": the_page,
-    "decided together": decided_together,
-    "planning ahead": planning_ahead,
-    "time of a planned pod": partial(burst_cpu, "1.37", 5000, "planned"),
-    "time of a planned pod on 20,000": partial(burst_cpu, "20000-1.37", 20000, "planned"),
-    "time of a pod": partial(burst_cpu, "1.37", 5000, "ours"),
-    "time of a pod on 20,000": partial(burst_cpu, "20000-1.37", 20000, "ours"),
-    "apart, planned": partial(burst_rate, "apart-1.37", 5000, "planned"),
-    "apart": partial(burst_rate, "apart-1.37", 5000, "ours"),
-    "apart, alone": partial(burst_rate, "apart-1.37", 5000, "none-spread"),
     "claims, stock": partial(claimed, "stock"),
     "claims": partial(claimed, "ours"),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from scheduler_ext.core.planning.joint import MOST
 from scheduler_ext.sim.generator import FAMILIES
 from scheduler_ext.sim.placement_policy import PUBLISHED_TIES
 from scheduler_ext.sim.policies import POLICIES
@@ -13,7 +12,6 @@ OURS = "default"
 INFLATION, CHURN, MIG = "inflation", "churn", "mig"
 # The families of generated clusters, and the margin to the best policy that is enough.
 FAMILY, _BEHIND = "families", -0.1
-BATCHES, BATCHES_IN_CHURN = "batches", "batches-churn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +24,6 @@ class Condition:
     ties: str = "first"
     points: bool = False
     constrain_percent: float = 0.0
-    batch: int = 1
-    burst: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,19 +49,9 @@ class Floor:
 
 
 _EXPECTED = Condition()
-# Of pods decided together over the same ones decided one by one, by protocol.
-TOGETHER = {
-    (INFLATION, "mean"): 0.0,
-    (INFLATION, "least"): 0.0,
-    (CHURN, "mean"): 0.1,
-    (CHURN, "least"): 0.0,
-}
 _AS_PUBLISHED = Condition(ties=PUBLISHED_TIES)
 _OTHERS = tuple(name for name in POLICIES if name not in (OURS, "random", "least-allocated"))
 _CHURN = Condition(protocol=CHURN, load=1.1, ties=PUBLISHED_TIES)
-# Pods that arrive in bursts, decided one by one.
-_BURSTS = Condition(burst=MOST)
-_BURSTS_IN_CHURN = replace(_CHURN, burst=MOST)
 _MIG = Condition(protocol=MIG, load=1.0)
 # The generator's clusters are both kinds: a tenth of their pods accept only some models.
 _GENERATED = "generated*"
@@ -116,24 +102,6 @@ FLOORS: tuple[Floor, ...] = (
             wanted=-0.1,
         )
         for load in ("100", "130")
-    ),
-    *(
-        Floor(
-            group=BATCHES if at else BATCHES_IN_CHURN,
-            what=f"{MOST} pods decided together, {which} of the traces{when}",
-            condition=replace(one_by_one, batch=MOST),
-            at=at,
-            of_traces=which,
-            references=(OURS,),
-            against=one_by_one,
-            wanted=TOGETHER[one_by_one.protocol, which],
-        )
-        for one_by_one, at, when in (
-            (_BURSTS, "100", " at 100 %"),
-            (_BURSTS, "130", " at 130 %"),
-            (_BURSTS_IN_CHURN, None, " in churn"),
-        )
-        for which in ("mean", "least")
     ),
     Floor(group=CHURN, what="churn", condition=_CHURN, traces=("default", _GENERATED)),
     Floor(

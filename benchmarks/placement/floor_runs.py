@@ -85,8 +85,6 @@ class Plan:
             target=condition.target,
             settings=Settings(ties=condition.ties, points=condition.points),
             constrain_percent=condition.constrain_percent,
-            batch=condition.batch,
-            burst=condition.burst,
         )
         return partial(_run, condition.protocol, experiment)
 

@@ -1,5 +1,5 @@
-"""The compared configurations: kube-scheduler as it comes, with the shipped configuration, with extenders that
-decide nothing, and with this one. `scheduler_configuration` lists the changes and their reasons."""
+"""The compared configurations: kube-scheduler as it comes, with the shipped configuration, with extenders
+that decide nothing, and with this one. `scheduler_configuration` lists the changes and their reasons."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ NOOP_FEW = Contender("noop-100", "returns the first 100 names", noop_names=FEW_N
 NOOP_ALL = Contender("noop-all", "returns every name", noop_names=0)
 OURS = Contender("ours", "scheduler-ext serve", ours={})
 OURS_ALL = Contender("ours-all", "with filter.maxCandidates: 0", ours={"filter": {"maxCandidates": 0}})
-EVERY_NODE = Contender("every-node", "with percentageOfNodesToScore: 100", ours={}, scheduler="every node")
+ADAPTIVE = Contender("adaptive", "without percentageOfNodesToScore", ours={}, scheduler="adaptive")
 
-CONTENDERS = {each.name: each for each in (STOCK, NONE, NOOP_FEW, NOOP_ALL, OURS, OURS_ALL, EVERY_NODE)}
+CONTENDERS = {each.name: each for each in (STOCK, NONE, NOOP_FEW, NOOP_ALL, OURS, OURS_ALL, ADAPTIVE)}
 
 
-SCHEDULERS = ("shipped", "stock", "every node")
-"""The shipped config/kube-scheduler.yaml, kube-scheduler's defaults, and the shipped one with
-`percentageOfNodesToScore: 100`."""
+SCHEDULERS = ("shipped", "default spread", "stock", "adaptive")
+"""The shipped config/kube-scheduler.yaml, the same with kube-scheduler's default topology spread,
+kube-scheduler's defaults, and the shipped one without `percentageOfNodesToScore`."""
 
 
 def scheduler_configuration(
@@ -88,12 +88,14 @@ def scheduler_configuration(
         "burst": _REQUESTS_PER_SECOND,
     }
     configuration["leaderElection"] = {"leaderElect": False}
-    if scheduler == "stock":
-        (profile,) = configuration["profiles"]
+    (profile,) = configuration["profiles"]
+    if scheduler == "default spread":
+        shipped = profile["pluginConfig"]
+        profile["pluginConfig"] = [each for each in shipped if each["name"] != "PodTopologySpread"]
+    elif scheduler == "stock":
         configuration["profiles"] = [{"schedulerName": profile["schedulerName"]}]
-        configuration.pop("percentageOfNodesToScore", None)
-    elif scheduler == "every node":
-        configuration["percentageOfNodesToScore"] = 100
+    if scheduler in ("stock", "adaptive"):
+        del configuration["percentageOfNodesToScore"]
     if extender_url is None:
         del configuration["extenders"]
     else:

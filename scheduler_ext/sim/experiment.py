@@ -16,13 +16,12 @@ from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Placement, Scheduler, Settings
 from scheduler_ext.sim.simulation_report import Run
-from scheduler_ext.sim.together import Batches
 from scheduler_ext.sim.trace_workload import Expectation, PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, NodeShape, World
 
 # A pod, and how long it runs.
 Arrival = tuple[TracePod, float]
-Decided = list[tuple[Arrival, Placement | None]]
+Decided = tuple[Arrival, Placement | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +30,8 @@ class Experiment:
     arrived demand (inflation) or offered load (churn) over capacity; `target` as in Expectation.
     `constrain_percent` of the GPU pods are restricted to models. `priorities` is "pods", "none", "qos" or
     "drawn", for spot nodes, and for preemption in churn. Churn lasts `warm_up` and then `measured` mean
-    lifetimes. `knobs` are the weights, the strategy and the values of models of the default policy. `burst`
-    pods arrive at the same time, and `batch` of them are decided together, the highest priorities first. In
-    churn with `gangs`, jobs arrive one at a time and wait until they fit."""
+    lifetimes. `knobs` are the weights, the strategy and the values of models of the default policy. In churn
+    with `gangs`, jobs arrive one at a time and wait until they fit."""
 
     trace: str
     nodes: tuple[NodeShape, ...]
@@ -49,8 +47,6 @@ class Experiment:
     measured: float = 5.0
     custom: CustomPolicy | None = None
     knobs: Knobs = field(default_factory=Knobs)
-    batch: int = 1
-    burst: int = 1
     gangs: GangSettings | None = None
 
 
@@ -95,7 +91,6 @@ class Simulation:
         target = Target(cluster, self._expectation.workload, experiment.seed, experiment.knobs)
         policy = (experiment.custom or POLICIES[experiment.policy])(target)
         self.scheduler = Scheduler(self.world, policy, experiment.settings, experiment.seed)
-        self._batches = Batches(self.scheduler, self.world)
         self._waiting: list[_Waiting] = []
         self._pods, self._most_tries = 0, 1
         self.arrived_milli = 0
@@ -113,20 +108,19 @@ class Simulation:
         """The demand of the pods that wait."""
         return sum(each.arrival[0].kind.demand_milli for each in self._waiting)
 
-    def decided(self, arriving: Sequence[Arrival]) -> Iterator[Decided]:
-        """Pods that arrive at the same time with their places, batch by batch; those of a batch are on their
-        places before the next one is decided. A pod that fits, but on no node that was examined for it,
+    def decided(self, arriving: Arrival | None) -> Iterator[Decided]:
+        """A pod that arrives, and those that waited, with their places, one after the other: each is on its
+        place before the next one is decided. A pod that fits, but on no node that was examined for it,
         waits, and comes later: it is tried at once again, and whenever the cluster has changed since.
         """
-        self._pods += len(arriving)
-        ordered = sorted(arriving, key=lambda each: -each[0].priority)
-        for first in range(0, len(ordered), self._experiment.batch):
-            batch = ordered[first : first + self._experiment.batch]
-            places = self._batches.choose([pod for pod, _ in batch])
-            if len(batch) == 1 and places[0] is None and self.scheduler.fits(batch[0][0].kind):
-                self._waiting.append(_Waiting(batch[0]))
+        if arriving is not None:
+            self._pods += 1
+            kind = arriving[0].kind
+            placement = self.scheduler.choose(kind)
+            if placement is None and self.scheduler.fits(kind):
+                self._waiting.append(_Waiting(arriving))
             else:
-                yield list(zip(batch, places, strict=True))
+                yield arriving, placement
         while woken := [each for each in self._waiting if each.tick != self.world.tick]:
             yield from self._try(woken)
 
@@ -147,7 +141,7 @@ class Simulation:
             self._most_tries = max(self._most_tries, each.tries)
             if placement is not None or not self.scheduler.fits(kind):
                 self._waiting.remove(each)
-                yield [(each.arrival, placement)]
+                yield each.arrival, placement
 
     def count(self, kind: PodKind, *, placed: bool) -> None:
         """Take account of a pod that arrived, and was placed or rejected."""
@@ -177,7 +171,6 @@ class Simulation:
             trace=self._experiment.trace,
             policy=self._experiment.policy,
             ties=self.scheduler.ties,
-            batch=self._experiment.batch,
             seed=self._experiment.seed,
             arrived_milli=self.arrived_milli + waiting_milli,
             allocated_milli=self._allocated_milli,

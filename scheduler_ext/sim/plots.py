@@ -28,18 +28,12 @@ def write_plots(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     the folder or a picture cannot be written."""
     by_trace: dict[str, dict[str, list[Outcome]]] = {}
     for outcome in outcomes:
-        by_trace.setdefault(outcome.run.trace, {}).setdefault(_label(outcome), []).append(outcome)
+        by_trace.setdefault(outcome.run.trace, {}).setdefault(outcome.run.policy, []).append(outcome)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return [path for trace, group in by_trace.items() for path in _write(folder, trace, group)]
     except OSError as error:
         raise SimulationError(f"{error.filename}: cannot be written: {error.strerror}") from None
-
-
-def _label(outcome: Outcome) -> str:
-    """The policy of a run, and how many pods it decided together."""
-    batch = outcome.run.batch
-    return f"{outcome.run.policy}, {batch} together" if batch and batch > 1 else outcome.run.policy
 
 
 def require_matplotlib() -> None:

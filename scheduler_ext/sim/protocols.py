@@ -1,7 +1,6 @@
 """The protocols by which pods arrive: inflation (Weng et al., USENIX ATC'23) and churn."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
 from scheduler_ext.sim.arrivals import asked_milli, inflated
@@ -30,28 +29,25 @@ def run_inflation(experiment: Experiment) -> Outcome:
     fragmentation: dict[int, float] = {}
     sums: dict[int, tuple[int, int]] = {}
 
-    def measured(pods: int) -> None:
+    def measured() -> None:
         arrived_milli = simulation.arrived_milli + simulation.waiting_milli
         load = round(arrived_milli / capacity_milli * 100)
         if load not in sums:
             fragmentation[load] = float(measure.of(NodesView(world)).sum()) / capacity_milli * 100.0
         allocated_milli, count = sums.get(load, (0, 0))
-        sums[load] = (allocated_milli + pods * world.allocated_milli, count + pods)
+        sums[load] = (allocated_milli + world.allocated_milli, count + 1)
 
     def settle(decided: Iterable[Decided]) -> None:
-        for (pod, _), placement in chain.from_iterable(decided):
+        for (pod, _), placement in decided:
             if placement is not None:
                 world.place(pod.kind, placement.node, placement.slots)
             simulation.count(pod.kind, placed=placement is not None)
 
-    measured(1)
-    arriving = inflated(simulation.pods, capacity_milli, experiment.load, simulation.random)
-    for first in range(0, len(arriving), experiment.burst):
-        burst = arriving[first : first + experiment.burst]
-        for pod in burst:
-            simulation.expect(pod.kind)
-        settle(simulation.decided([(pod, inf) for pod in burst]))
-        measured(len(burst))
+    measured()
+    for pod in inflated(simulation.pods, capacity_milli, experiment.load, simulation.random):
+        simulation.expect(pod.kind)
+        settle(simulation.decided((pod, inf)))
+        measured()
     settle(simulation.decided_at_last())
     allocation = {load: total / count / capacity_milli * 100.0 for load, (total, count) in sums.items()}
     last = round(experiment.load * 100)
@@ -70,7 +66,7 @@ def run_inflation(experiment: Experiment) -> Outcome:
 
 def run_churn(experiment: Experiment) -> Outcome:
     """Run an experiment in which pods arrive at random times, run for random times, and leave. Arrivals are
-    Poisson, of one pod or of a burst, and lifetimes exponential with mean 1, so that the offered load is the
+    Poisson and lifetimes exponential with mean 1, so that the offered load is the
     rate times the mean demand over the capacity. A pod that fits on no node leaves at once, unless it may
     evict others; one that fits, but on no examined node, waits, and its lifetime begins later. For a seed,
     the same pods arrive at the same times with the same lifetimes, whatever the policy: margins are paired.
@@ -100,7 +96,7 @@ class _Churn:
         self._capacity_milli = self._world.cluster.capacity_milli
         offered_milli = experiment.load * self._capacity_milli
         # The mean time between two arrivals.
-        self.gap = float(experiment.burst * asked_milli(self._pods).mean() / offered_milli)
+        self.gap = float(asked_milli(self._pods).mean() / offered_milli)
         self._lowest = min(pod.priority for pod in self._pods)
         self._evicted_milli = 0
         # Allocated demand, its value, and the nodes without it, times time since the end of the warm-up, up
@@ -114,7 +110,7 @@ class _Churn:
             now, resident = ending
             self._integrate(now)
             self._residents.leave(resident)
-            self._settle((), now)
+            self._settle(None, now)
         self._integrate(until)
 
     def _integrate(self, now: float) -> None:
@@ -126,28 +122,25 @@ class _Churn:
             self._integrated_to = now
 
     def arrive(self, now: float) -> None:
-        """Let a burst of pods arrive."""
-        random, burst = self.simulation.random, []
-        for _ in range(self._experiment.burst):
-            pod = self._pods[int(random.integers(len(self._pods)))]
-            # Drawn for rejected pods too, so that all policies meet the same pods at the same times.
-            burst.append((pod, random.exponential()))
-            self.simulation.expect(pod.kind)
-        self._settle(burst, now)
+        """Let a pod arrive."""
+        random = self.simulation.random
+        pod = self._pods[int(random.integers(len(self._pods)))]
+        # Drawn for rejected pods too, so that all policies meet the same pods at the same times.
+        lifetime = random.exponential()
+        self.simulation.expect(pod.kind)
+        self._settle((pod, lifetime), now)
 
-    def _settle(self, arriving: Sequence[Arrival], now: float) -> None:
+    def _settle(self, arriving: Arrival | None, now: float) -> None:
         counts = now >= self._experiment.warm_up
-        for batch in self.simulation.decided(arriving):
-            # A pod that evicts others has their room for itself, when those with a place are there.
-            for (pod, lifetime), placement in sorted(batch, key=lambda decided: decided[1] is None):
-                evicted_milli = 0
-                if placement is None and pod.priority > self._lowest:
-                    placement, evicted_milli = self._evict_for(pod)
-                if placement is not None:
-                    self._residents.enter(pod, placement, now + lifetime)
-                if counts:
-                    self._evicted_milli += evicted_milli
-                    self.simulation.count(pod.kind, placed=placement is not None)
+        for (pod, lifetime), placement in self.simulation.decided(arriving):
+            evicted_milli = 0
+            if placement is None and pod.priority > self._lowest:
+                placement, evicted_milli = self._evict_for(pod)
+            if placement is not None:
+                self._residents.enter(pod, placement, now + lifetime)
+            if counts:
+                self._evicted_milli += evicted_milli
+                self.simulation.count(pod.kind, placed=placement is not None)
 
     def _evict_for(self, pod: TracePod) -> tuple[Placement | None, int]:
         """The place of a pod after the eviction of its victims, and their demand."""

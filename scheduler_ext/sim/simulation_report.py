@@ -15,17 +15,15 @@ API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
 class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     """One policy on one sequence of pods; fields that do not apply are None. `allocation_percent` is by
-    arrived load in per cent, as text. `ties` are those of the run, "first" or "random", and `batch` is the
-    number of pods that were decided together. Amounts are in thousandths of a GPU (of a slice for MIG),
-    values in US dollars, `rejected_by_class` by the class of the request. With a sample of the nodes,
-    `false_refusals` are tries in which no examined node took a pod while another one would have. With gangs,
-    `start` is how their pods start, and `jobs` and the waits, in mean lifetimes, are by the number of pods of
-    a job."""
+    arrived load in per cent, as text. `ties` are those of the run, "first" or "random". Amounts are in
+    thousandths of a GPU (of a slice for MIG), values in US dollars, `rejected_by_class` by the class of the
+    request. With a sample of the nodes, `false_refusals` are tries in which no examined node took a pod while
+    another one would have. With gangs, `start` is how their pods start, and `jobs` and the waits, in mean
+    lifetimes, are by the number of pods of a job."""
 
     trace: str
     policy: str
     ties: str | None = None
-    batch: int | None = None
     start: str | None = None
     seed: int
     allocation_percent: Mapping[str, float] | None = None
@@ -99,18 +97,17 @@ def report(runs: Sequence[Run], machine: str) -> dict[str, Any]:
 
 
 def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The mean over seeds for each trace, policy, batch and start, in the order of the runs. `standardError`
+    """The mean over seeds for each trace, policy and start, in the order of the runs. `standardError`
     has the errors of the means by the same names; it is None for one seed."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for run in runs:
-        key = run.trace, run.policy, run.ties, run.batch, run.start
+        key = run.trace, run.policy, run.ties, run.start
         groups.setdefault(key, []).append(run.as_json())
     return [
         {
             "trace": trace,
             "policy": policy,
             "ties": ties,
-            "batch": batch,
             "start": start,
             "seeds": len(group),
             **{name: _by_name(_mean, group, name) for name in _BY_NAME},
@@ -118,7 +115,7 @@ def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
             **{name: _known(_mean, [run[name] for run in group]) for name in (*_PLACED, *_TIMED)},
             "standardError": None if len(group) < 2 else _errors(group),
         }
-        for (trace, policy, ties, batch, start), group in groups.items()
+        for (trace, policy, ties, start), group in groups.items()
     ]
 
 

@@ -1,15 +1,13 @@
-"""Pods of a trace placed together: places are tried on the simulated cluster and taken back."""
+"""Places that are tried on the simulated cluster and taken back."""
 
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Protocol
 
 import numpy as np
 
-from scheduler_ext.core.planning.joint import choose
 from scheduler_ext.core.planning.placing import Place
 from scheduler_ext.sim.scheduler import Placement, Scheduler
-from scheduler_ext.sim.trace_workload import PodKind, TracePod
+from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import World
 
 
@@ -78,29 +76,3 @@ class TriedPlaces:
     def _apply(self, kind: PodKind, placement: Placement, pods: int) -> None:
         change = self._world.place if pods > 0 else self._world.release
         change(kind, placement.node, placement.slots)
-
-
-class Batches:
-    """Decides pods together without changing the world, as `Scheduler` decides one."""
-
-    def __init__(self, scheduler: Scheduler, world: World) -> None:
-        self._scheduler = scheduler
-        self._tried = TriedPlaces(scheduler, world)
-
-    def choose(self, pods: Sequence[TracePod]) -> list[Placement | None]:
-        """The place of each pod, in their order; None if it finds none beside the others."""
-        if len(pods) == 1:
-            return [self._scheduler.choose(pods[0].kind)]
-        began = time.perf_counter()
-        places = choose(pods, self._tried)
-        found: dict[tuple[PodKind, int], list[Placement]] = {}
-        for kind, placement in self._tried.undo():
-            found.setdefault((kind, placement.node), []).append(placement)
-        # Equal pods on one node are placed alike, so that each may have the GPUs of another.
-        placements = [
-            None if place is None else found[pod.kind, self._tried.number(place.node)].pop(0)
-            for pod, place in zip(pods, places, strict=True)
-        ]
-        took_s = time.perf_counter() - began
-        self._scheduler.latencies_s += [took_s / len(pods)] * len(pods)
-        return placements

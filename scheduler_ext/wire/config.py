@@ -14,7 +14,6 @@ from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.node.node_labels import MAX_VALUE
 from scheduler_ext.core.node.reclaim import ReclaimPolicy
-from scheduler_ext.core.planning.joint import MOST
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.resource_names import (
@@ -168,9 +167,7 @@ class GangsSection(_Section):
 
 class NominateSection(_Section):
     enabled: bool = False
-    batch: Annotated[int, Meta(ge=1, le=MOST)] = MOST
     ttl: Duration = "30s"
-    from_nodes: Annotated[int, Meta(ge=0, le=1_000_000)] = 2000
     gangs: GangsSection = field(default_factory=GangsSection)
 
 

@@ -118,14 +118,6 @@ def test_a_report_keeps_the_rights_and_the_link_of_the_one_before(tmp_path: Path
     assert before.stat().st_mode & 0o777 == 0o640
 
 
-def test_pods_decided_together() -> None:
-    table = simulate(*SMALL, "--batch", "1,8").stdout.splitlines()
-    header, *means = [line.split() for line in table[:5]]
-    assert [row[header.index("BATCH")] for row in means] == ["1", "8", "1", "8"]
-    assert "BATCH: the number of pods that are decided together." in table
-    assert "BATCH" not in simulate(*SMALL).stdout
-
-
 def test_a_sample_of_the_nodes() -> None:
     table = simulate(*SMALL, "--sample", "0").stdout
     assert all(name in table for name in ("FALSE REFUSALS", "TRIES/POD", "MOST TRIES"))
@@ -184,8 +176,6 @@ def test_a_missing_matplotlib_is_reported_before_any_run(
             "--nodes n.csv --pods p.csv --generator-seed 0",
             "--generator-seed: is for generated nodes and pods",
         ),
-        ("--batch 0", "'0' is no number of pods; write 1 to 32"),
-        ("--batch 1,33", "'33' is no number of pods"),
         ("--load 0", "--load"),
         ("--generator-seed=-1", "--generator-seed"),
         ("--out x", "--out: a table is for a terminal"),

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scheduler.binding_watch import BindingWatch
-from benchmarks.scheduler.block import Running
 from benchmarks.scheduler.bursts.contenders import RunningContender
 from benchmarks.scheduler.bursts.cores import Cores, started_on
 from benchmarks.scheduler.bursts.creation import create_pods
@@ -20,13 +19,11 @@ from benchmarks.scheduler.bursts.processor_time import processor_time
 from benchmarks.scheduler.exposition import Exposition
 from benchmarks.scheduler.pods import delete_pods
 from benchmarks.scheduler.process import SchedulerProcess
-from tests.e2e.cluster import unverified
 from tests.e2e.cluster.control_plane import ControlPlane
 
 _ALGORITHM = "scheduler_scheduling_algorithm_duration_seconds"
 _ATTEMPTS = "scheduler_schedule_attempts_total"
 _BATCHES = "scheduler_batch_attempts_total"
-_NOMINATIONS = "gpu_extender_nominations_total"
 _WARM_UP = 40
 # kube-scheduler's back-off ends at 10 s, so a pod that is tried again is seen within this time.
 _PATIENCE_S = 60.0
@@ -47,7 +44,6 @@ class Burst:
     algorithm_ms: float | None
     batched: float
     retries: int
-    nominations: dict[str, float] = field(default_factory=dict)
     cpu_ms: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -69,7 +65,6 @@ class Burst:
             "algorithmMeanMs": None if mean_ms is None else round(mean_ms, 3),
             "batchedPart": round(self.batched, 3),
             "retries": self.retries,
-            "nominations": self.nominations,
             "cpuMsPerPod": self.cpu_ms,
         }
 
@@ -87,16 +82,17 @@ def run_burst(
     deleted at the end. Raises ChildError, OSError or ApiError if a part does not answer."""
     running = contender.running
     with started_on(cores.scheduler):
-        scheduler = SchedulerProcess(plane, directory, contender.name, running.url, scheduler=running.scheduler)
+        scheduler = SchedulerProcess(
+            plane, directory, contender.name, running.url, scheduler=running.scheduler
+        )
     groups = [each for each in (scheduler.pid, contender.pid) if each is not None]
     try:
         scheduler.wait_ready()
         _bind(plane, _WARM_UP, -1 - number, ())
         delete_pods(plane.api)
-        before, planned = Exposition(scheduler.read_metrics().text), _nominations(running)
+        before = Exposition(scheduler.read_metrics().text)
         bound, elapsed_s, used = _bind(plane, pods, number, groups)
         after = Exposition(scheduler.read_metrics().text)
-        outcomes = _nominations(running)
     finally:
         scheduler.stop()
         delete_pods(plane.api)
@@ -113,7 +109,6 @@ def run_burst(
         algorithm_ms=after.histogram(_ALGORITHM).since(before.histogram(_ALGORITHM)).mean_ms,
         batched=batched / pods,
         retries=int(failed),
-        nominations={each: count - planned.get(each, 0.0) for each, count in outcomes.items()},
         cpu_ms={name: round(1000 * seconds / pods, 1) for name, seconds in used.items()},
     )
 
@@ -145,11 +140,3 @@ def _paused(groups: Sequence[int]) -> Iterator[None]:
     finally:
         for group in groups:
             os.killpg(group, signal.SIGCONT)
-
-
-def _nominations(running: Running) -> dict[str, float]:
-    """The planner's nominations by their outcome."""
-    if running.health_url is None:
-        return {}
-    text = unverified.get(f"{running.health_url}/metrics", timeout_s=_PATIENCE_S)
-    return Exposition(text).by(_NOMINATIONS, "outcome")

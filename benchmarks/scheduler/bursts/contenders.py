@@ -42,8 +42,7 @@ CONTENDERS = {
         Contender("none"),
         Contender("noop-100", noop=True),
         Contender("ours", {}),
-        Contender("every-node", {}, scheduler="every node"),
-        Contender("planned", {"nominate": {"enabled": True}}),
+        Contender("adaptive", {}, scheduler="adaptive"),
     )
 }
 

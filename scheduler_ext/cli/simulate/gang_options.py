@@ -1,7 +1,7 @@
 """The options of `simulate trace` for gangs."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from scheduler_ext.cli.options import Parsed, bundled
 from scheduler_ext.cli.simulate.options import FiniteFloat, names_of
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.gangs.jobs import ALONE, STARTS, GangSettings
+from scheduler_ext.sim.gangs.jobs import STARTS, GangSettings
 
 _TRACE = "trace"
 
@@ -40,16 +40,12 @@ class GangOptions:
                 "give a load below 1, such as 0.9"
             )
 
-    def settings(self, batches: Sequence[int]) -> Iterator[tuple[int, GangSettings | None]]:
-        """The runs for a policy and a seed: the size of batches, and the gangs. Pods that start alone are
-        decided alone."""
+    def settings(self) -> Sequence[GangSettings | None]:
+        """The runs for a policy and a seed; None: one without gangs."""
         if self.part is None:
-            yield from ((batch, None) for batch in batches)
-            return
+            return (None,)
         percent = None if isinstance(self.part, str) else self.part
-        for start in self.starts:
-            for batch in (1,) if start == ALONE else batches:
-                yield batch, GangSettings(percent=percent, start=start, patience=self.patience)
+        return [GangSettings(percent=percent, start=start, patience=self.patience) for start in self.starts]
 
 
 def _part(text: str) -> float | str:

@@ -15,7 +15,6 @@ from scheduler_ext.cli.options import Command, Parsed, bundled, out_option_with,
 from scheduler_ext.cli.output import show
 from scheduler_ext.cli.simulate.results import FORMS, check_file, print_means, report_text, write_text
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.planning.joint import MOST
 from scheduler_ext.sim.custom_policy import CustomPolicy, entry_point_names, find_policy, is_custom
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.policies.default import Default
@@ -97,22 +96,10 @@ def _seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def _batches(text: str) -> tuple[int, ...]:
-    names = split_names(text)
-    for name in names:
-        if not name.isdecimal() or not 1 <= int(name[:9]) <= MOST:
-            raise SimulationError(
-                f"{name[:40]!r} is no number of pods; write 1 to {MOST}, or several: 1,8,32"
-            )
-    return tuple(map(int, names))
-
-
 # The workload that a policy expects.
 TARGET = Parsed("target", _target)
 # One of kube-scheduler's own scores and its weight.
 INTREE_WEIGHT = Parsed("NAME=WEIGHT", _intree_weight)
-# Numbers of pods that are decided together.
-BATCHES = Parsed("N,...", _batches)
 # Seeds and ranges of seeds, such as 42,43,50-52: both ends included, in this order, each once.
 SEEDS = Parsed("seeds", _seeds)
 seeds_option = click.option(

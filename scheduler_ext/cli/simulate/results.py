@@ -38,7 +38,7 @@ _COLUMNS = {
     "decisionsPerSecond": "DECISIONS/S",
     "p99Ms": "P99 MS",
 }
-_LABELS = ("trace", "policy", "ties", "batch", "start", "seeds")
+_LABELS = ("trace", "policy", "ties", "start", "seeds")
 
 
 def check_file(option: str, path: Path | None) -> None:
@@ -125,8 +125,6 @@ def print_means(runs: Sequence[Run]) -> None:
     columns = [name for name in _COLUMNS if any(mean[name] is not None for mean in means)]
     # MIG policies have no choice among equals.
     labels = [name for name in _LABELS if any(mean[name] is not None for mean in means)]
-    if "batch" in labels and all(mean["batch"] == 1 for mean in means):
-        labels.remove("batch")
     header = [name.upper() for name in labels] + [f"ALLOCATED % AT {load}" for load in loads]
     rows = []
     for mean in means:
@@ -147,7 +145,7 @@ def _print_waits(means: Sequence[Mapping[str, Any]]) -> None:
     if not sizes:
         return
     click.echo("\nWait in mean lifetimes, median / 95th percentile, by the number of pods of a job:")
-    labels = ["trace", "policy", "batch", "start"]
+    labels = ["trace", "policy", "start"]
     rows = []
     for mean in means:
         medians, highs = mean["medianWait"], mean["p95Wait"]
@@ -164,7 +162,6 @@ def _print_legend(labels: Sequence[str], columns: Sequence[str], *, several: boo
     texts = {
         "Each value is a mean over the seeds, ± its standard error.": several,
         "TIES: the choice among equally good nodes, the first one or a random one.": "ties" in labels,
-        "BATCH: the number of pods that are decided together.": "batch" in labels,
         "START: the pods of a job start alone, or together; timed: they also state a duration.": (
             "start" in labels
         ),
@@ -192,7 +189,7 @@ def print_refused(runs: Sequence[Run]) -> None:
     if not classes:
         return
     groups: dict[tuple[str, ...], list[Run]] = {}
-    more = [name for name in ("batch", "start") if len({getattr(run, name) for run in runs}) > 1]
+    more = ["start"] if len({run.start for run in runs}) > 1 else []
     for run in runs:
         labels = (run.trace, run.policy, *(str(getattr(run, name)) for name in more))
         groups.setdefault(labels, []).append(run)

@@ -11,7 +11,6 @@ from scheduler_ext.cli.inputs import read_config
 from scheduler_ext.cli.options import FILE, config_option_with
 from scheduler_ext.cli.simulate.gang_options import GangOptions, gang_options
 from scheduler_ext.cli.simulate.options import (
-    BATCHES,
     INTREE_WEIGHT,
     TARGET,
     FiniteFloat,
@@ -58,13 +57,6 @@ from scheduler_ext.sim.scheduler import NODE_ORDERS, TIES, Settings
         "Choice between equally good nodes: as each policy was published, random, as in kube-scheduler, or"
         " the first in an order by seed."
     ),
-)
-@click.option(
-    "--batch",
-    "batches",
-    type=BATCHES,
-    default="1",
-    help="Numbers of pods that are decided together; pods arrive in bursts of the largest one.",
 )
 @click.option(
     "--target",
@@ -131,7 +123,6 @@ def trace(
     config_file: Path | None,
     seeds: Sequence[int],
     ties: str,
-    batches: Sequence[int],
     target: str,
     points: bool,
     intree: Sequence[tuple[str, int]],
@@ -185,14 +176,12 @@ def trace(
                 measured=lifetimes,
                 custom=custom,
                 knobs=config.policy(),
-                batch=batch,
-                burst=max(batches),
                 gangs=of_gangs,
             ),
         )
         for name, trace_pods in traces.items()
         for policy, custom in chosen.items()
-        for batch, of_gangs in gangs.settings(batches)
+        for of_gangs in gangs.settings()
         for seed in seeds
     ]
     outcomes = sweep.results(tasks)

@@ -1,8 +1,8 @@
 """The gangs of a cluster, from their pods."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from scheduler_ext.core.planning.gang import (
     Gang,
@@ -13,10 +13,16 @@ from scheduler_ext.core.planning.gang import (
     MemberState,
     gangs_of,
 )
-from scheduler_ext.core.planning.joint import Asked
 from scheduler_ext.wire.gang_pod import GangPod
 
-Ask = TypeVar("Ask", bound=Asked)
+
+class _Asked(Protocol):
+    @property
+    def kind(self) -> Hashable:
+        """Equal for pods that fit on the same nodes."""
+
+
+Ask = TypeVar("Ask", bound=_Asked)
 
 
 @dataclass(frozen=True, slots=True)

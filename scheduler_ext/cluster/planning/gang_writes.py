@@ -207,7 +207,7 @@ class GangWrites:
                 until = pod.deadline if gang.has_begun else None
                 self.own.placed(uid, None, until)
                 remembered = Remembered() if until is None else None
-                writes.append(Write(pod, None, _notes("", gang), False, until, remembered))
+                writes.append(Write(pod, None, _notes("", gang), until, remembered))
         return writes
 
     def _nominated(self, step: _Step) -> list[Write]:
@@ -224,7 +224,7 @@ class GangWrites:
             gang = step.gangs[each.uid]
             pod, notes = step.found.pods[each.uid], _notes(each.node, gang)
             remembered = step.decisions.remembered(gang.key) if each.uid == _carrier(gang) else None
-            writes.append(Write(pod, PlannedPlace(each.node, end), notes, False, each.deadline, remembered))
+            writes.append(Write(pod, PlannedPlace(each.node, end), notes, each.deadline, remembered))
             self._asked[each.uid] = _Asked(each.node, step.now)
         return writes
 

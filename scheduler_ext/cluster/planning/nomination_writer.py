@@ -1,8 +1,6 @@
-"""Writes nominations, on several connections: each write takes the API server some milliseconds, and is in
-vain if kube-scheduler comes to the pod before it knows the nomination.
-
-It is a server-side apply without force, so that the API server refuses it (409) where kube-scheduler has
-nominated the pod itself, to preempt others."""
+"""Writes nominations, on several connections: each write takes the API server some milliseconds. It is a
+server-side apply without force, so that the API server refuses it (409) where kube-scheduler has nominated the
+pod itself, to preempt others."""
 
 import logging
 from collections import OrderedDict
@@ -33,13 +31,12 @@ _QUERY = {"fieldManager": FIELD_MANAGER}
 @dataclass(frozen=True, slots=True)
 class Write:
     """A nomination of a pod, or its withdrawal (`place` None). `notes` are the other annotations of the
-    planner that the pod has then, `deadline` is that of its gang, and `remembered` what is known of the gang.
-    With `races`, kube-scheduler comes to the pod in any case."""
+    planner that the pod has then, `deadline` is that of its gang, and `remembered` what is known of the
+    gang."""
 
     pod: NamedPod
     place: PlannedPlace | None
     notes: Mapping[str, str] = field(default_factory=dict)
-    races: bool = False
     deadline: float | None = None
     remembered: Remembered | None = None
 
@@ -58,15 +55,12 @@ class Failed:
 
 
 class NominationWriter(Background):
-    """The latest write of each pod, in their order. Of those that race, the last one comes first: it has the
-    most time, and kube-scheduler gets a place for the others when it asks. Safe to use from several
-    threads."""
+    """The latest write of each pod, in their order. Safe to use from several threads."""
 
     def __init__(self, transport: Transport) -> None:
         super().__init__("nominations", _CONNECTIONS)
         self._transport = transport
         self._waiting: OrderedDict[str, Write] = OrderedDict()
-        self._racing: OrderedDict[str, Write] = OrderedDict()
         # The pods that are being written: a second write must not overtake the first.
         self._in_flight: set[str] = set()
         self._has_work = Condition()
@@ -77,29 +71,20 @@ class NominationWriter(Background):
         """Write these soon."""
         with self._has_work:
             for write in writes:
-                queue, other = self._waiting, self._racing
-                if write.races:
-                    queue, other = other, queue
-                other.pop(write.pod.uid, None)
-                queue[write.pod.uid] = write
+                self._waiting[write.pod.uid] = write
             self._has_work.notify(len(writes))
 
-    def drop(self, uid: str) -> bool:
-        """kube-scheduler has come to the pod, so its nomination would be in vain; whether it was not written
-        yet."""
+    def drop(self, uid: str) -> None:
+        """The pod has no place any more, so its nomination is not written."""
         with self._has_work:
-            queue = self._racing if uid in self._racing else self._waiting
-            write = queue.get(uid)
-            dropped = write is not None and write.place is not None
-            if dropped:
-                del queue[uid]
-            return dropped
+            write = self._waiting.get(uid)
+            if write is not None and write.place is not None:
+                del self._waiting[uid]
 
     def clear(self) -> None:
         """Write nothing more of what waits."""
         with self._has_work:
             self._waiting.clear()
-            self._racing.clear()
 
     def take_failed(self) -> list[Failed]:
         """The writes that failed since the last call."""
@@ -130,11 +115,8 @@ class NominationWriter(Background):
 
     def _next(self) -> Write | None:
         """The next write of a pod that is not being written."""
-        for queue, order in ((self._waiting, self._waiting), (self._racing, reversed(self._racing))):
-            uid = next((uid for uid in order if uid not in self._in_flight), None)
-            if uid is not None:
-                return queue.pop(uid)
-        return None
+        uid = next((uid for uid in self._waiting if uid not in self._in_flight), None)
+        return None if uid is None else self._waiting.pop(uid)
 
     def _write(self, write: Write) -> None:
         pod = write.pod

@@ -1,5 +1,5 @@
-"""The thread that plans ahead on a live cluster: places for waiting pods, kept in the scheduler cache,
-published for filter and written on the pods.
+"""The thread that plans on a live cluster: places for pods that kube-scheduler found no node for, and for
+gangs, kept in the scheduler cache, published for filter and written on the pods.
 
     waiting pods, rooms, kept places ──► Planner ──► cache ──► filter of this extender
                                                 └──► NominationWriter ──► kube-scheduler"""
@@ -40,8 +40,8 @@ from scheduler_ext.wire.config import Configuration
 
 log = logging.getLogger(__name__)
 
-# Between two steps that follow from changes, and while kube-scheduler has many planned pods to come to.
-_STEP_EVERY_S, _CALM_STEP_EVERY_S = 0.02, 0.1
+# Between two steps that follow from changes.
+_STEP_EVERY_S = 0.1
 # At the latest, for plans that end and pods that may be tried again.
 _LOOK_EVERY_S = 1.0
 # A reader of the plan waits no longer for the end of a step.
@@ -93,12 +93,11 @@ class Planning(Background):
         self._extender = extender
         self._followed = followed
         self._ttl_s = config.duration_s("nominate.ttl")
-        self._from_nodes = config.nominate.from_nodes
-        self._planner = Planner(config.nominate.batch, self._ttl_s)
+        self._planner = Planner(self._ttl_s)
         self._in_tree = InTreeFilters()
         self._writer = NominationWriter(transport)
-        # Pods that kube-scheduler has come to, since the last step, and whether their writes were dropped.
-        self._asked: deque[tuple[str, bool]] = deque(maxlen=_MOST_ASKED)
+        # Pods that kube-scheduler has come to, since the last step.
+        self._asked: deque[str] = deque(maxlen=_MOST_ASKED)
         extender.nominations.on_asked = self._note_asked
         self._changed = Event()
         followed.changed = self.wake
@@ -127,7 +126,7 @@ class Planning(Background):
 
     def _note_asked(self, uid: str) -> None:
         if self.gangs is None or not self.gangs.is_member(uid):
-            self._asked.append((uid, self._writer.drop(uid)))
+            self._asked.append(uid)
 
     def wake(self) -> None:
         """Something changed."""
@@ -144,7 +143,7 @@ class Planning(Background):
                     self._changed.set()
             except Exception:
                 log.exception("a step of planning failed; trying again")
-            self.stopped.wait(_CALM_STEP_EVERY_S if self._planner.has_time else _STEP_EVERY_S)
+            self.stopped.wait(_STEP_EVERY_S)
 
     def _until_next_look_s(self) -> float:
         now = time.monotonic()
@@ -230,7 +229,6 @@ class Planning(Background):
     ) -> tuple[list[Step], Decisions[WaitingPod] | None]:
         """Places for pods alone, and in turns of their own for gangs."""
         gangs, planner = self.gangs, self._planner
-        planner.runs_ahead = len(snapshot.nodes) >= self._from_nodes
         version: tuple[int, ...] = snapshot.generation, seen.freed
         if gangs is None:
             return [planner.step(now, seen.asks, version, lambda: self._cluster(snapshot, seen))], None
@@ -251,8 +249,7 @@ class Planning(Background):
     def _look(self, now: float, snapshot: Snapshot) -> "_Seen":
         """What is waiting and what is kept, after all that became of former nominations."""
         planner, gangs = self._planner, self.gangs
-        asked = dict(self._asked.popleft() for _ in range(len(self._asked)))
-        planner.asked(now, list(asked), {uid for uid, dropped in asked.items() if dropped})
+        planner.asked(now, [self._asked.popleft() for _ in range(len(self._asked))])
         with self._source.locked as cache:
             every = self._followed.waiting()
             asks = every if gangs is None else gangs.alone(every)
@@ -349,9 +346,7 @@ class Planning(Background):
         if server_now is not None:
             end = server_now + self._ttl_s
             writes += [
-                Write(given.pod, PlannedPlace(given.node, end), races=given.races)
-                for step in steps
-                for given in step.write
+                Write(given.pod, PlannedPlace(given.node, end)) for step in steps for given in step.nominate
             ]
         self._writer.put(writes)
         if taken:

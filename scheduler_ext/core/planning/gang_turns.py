@@ -91,7 +91,7 @@ class GangTurns:
     def _place(self, asks: Sequence[WaitingPod]) -> bool:
         while self._left > 0:
             step = self._planner.step(self._now, asks, self._version, lambda: self._cluster)
-            if step.more or step.write:
+            if step.more:
                 self.steps.append(step)
             if not step.more:
                 break

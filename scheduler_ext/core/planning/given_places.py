@@ -12,36 +12,31 @@ from scheduler_ext.core.planning.waiting_pod import WaitingPod
 
 @dataclass(frozen=True, slots=True)
 class GivenPlace:
-    """A place to keep and to write on a pod; with `races`, kube-scheduler may come to the pod before it knows
-    the place."""
+    """A place to keep and to write on a pod."""
 
     ask: WaitingPod
     pod: BoundPod
     node: str
-    races: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do now: places that are not kept any more, then new ones to keep, and kept ones to write on
-    their pods. `more`: another step would find more to do at once."""
+    """What to do now: places that are not kept any more, then new ones to keep and to write on their pods.
+    `more`: another step would find more to do at once."""
 
     withdraw: Sequence[str] = ()
     nominate: Sequence[GivenPlace] = ()
-    write: Sequence[GivenPlace] = ()
     more: bool = False
 
 
 @dataclass(slots=True)
 class Given:
-    """A place that was given, and until when it is kept; `written` once the pod shows it. With `write_at` it
-    is not on its way to the pod, and is written from then on if the pod still waits."""
+    """A place that was given, and until when it is kept; `written` once the pod shows it."""
 
     ask: WaitingPod
     node: str
     until: float
     written: bool = False
-    write_at: float | None = None
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -56,16 +51,3 @@ class TriedCluster(Placing[WaitingPod], Protocol):
 
     def refusals(self, ask: WaitingPod) -> Counter[str]:
         """The number of nodes that refuse a pod, by reason."""
-
-
-def put_again(given: Given, before: Mapping[str, BoundPod | None], cluster: TriedCluster) -> bool:
-    """Keep a place, if the pod still fits there, on the same GPUs."""
-    uid, mark = given.ask.uid, cluster.mark()
-    if cluster.best(given.ask, (given.node,)) is None:
-        return False
-    cluster.put(given.ask, given.node)
-    was, now = before[uid], cluster.planned_on(given.node, uid)
-    same = was is None or now is None or was.devices == now.devices
-    if not same:
-        cluster.rollback(mark)
-    return same

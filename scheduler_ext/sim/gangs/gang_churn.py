@@ -54,7 +54,7 @@ class _GangChurn:
         preemption = Preemption(simulation.world, floor, self._experiment.seed) if self._evicts else None
         if gangs.start == ALONE:
             return OneByOne(simulation.scheduler, floor, places, gangs.patience, preemption)
-        return PlannedStarts(simulation.scheduler, floor, places, self._experiment.batch, preemption)
+        return PlannedStarts(simulation.scheduler, floor, places, preemption)
 
     def run(self) -> Outcome:
         """All events up to the end."""

@@ -1,16 +1,13 @@
 """Jobs that the planner starts: gangs whole or not at all, with reservations and backfill, pods alone in
-batches."""
+their turns."""
 
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from scheduler_ext.core.planning.gang_bounds import Bounds
 from scheduler_ext.core.planning.gang_decisions import Single
-from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation
+from scheduler_ext.core.planning.gang_reservation import Reservation
 from scheduler_ext.core.planning.gang_step import GangStep, Policy, Scene
-from scheduler_ext.core.planning.joint import choose
-from scheduler_ext.core.planning.placing import Place
 from scheduler_ext.sim.gangs.floor import Floor, FloorPlaces
 from scheduler_ext.sim.gangs.jobs import Job, JobPod
 from scheduler_ext.sim.gangs.turn import Turn
@@ -23,22 +20,19 @@ _MOST_STEPS = 10
 
 
 class PlannedStarts:
-    """Runs steps of the planner. What a step decides happens at once. `batch` pods alone are decided
-    together. With `preemption`, gangs evict jobs as the planner has it, and pods alone do as kube-scheduler
-    has it, on nodes without kept places."""
+    """Runs steps of the planner. What a step decides happens at once. With `preemption`, gangs evict jobs as
+    the planner has it, and pods alone do as kube-scheduler has it, on nodes without kept places."""
 
     def __init__(
         self,
         scheduler: Scheduler,
         floor: Floor,
         places: FloorPlaces,
-        batch: int,
         preemption: Preemption | None,
     ) -> None:
         self._scheduler = scheduler
         self._floor = floor
         self._places = places
-        self._batch = batch
         self._preemption = preemption
         # Times are in lifetimes of pods, and places are kept as long as they are needed.
         bounds = Bounds(float("inf"), share=1.0)
@@ -108,7 +102,7 @@ class PlannedStarts:
         planning: GangStep[JobPod] = GangStep(now, scene, self._policy, self._reservations)
         planning.backfill.reservations.extend(kept)
         planning.begin([job.gang for job in jobs if job.is_gang])
-        nodes = _Order(planning, self._places, self._batch).decide(sorted(jobs, key=_order))
+        nodes = _Order(planning, self._places).decide(sorted(jobs, key=_order))
         decisions = planning.decisions()
         nodes |= {given.uid: given.node for given in decisions.nominate}
         found: dict[tuple[PodKind, int], list[Placement]] = {}
@@ -136,79 +130,35 @@ class PlannedStarts:
 
 
 class _Order:
-    """The turns of jobs in one step: gangs one by one, pods alone in batches."""
+    """The turns of jobs in one step."""
 
-    def __init__(self, planning: GangStep[JobPod], places: FloorPlaces, batch: int) -> None:
+    def __init__(self, planning: GangStep[JobPod], places: FloorPlaces) -> None:
         self._planning = planning
         self._places = places
-        self._most = batch
         self._nodes: dict[str, str] = {}
         # Kinds that fit nowhere: in a step, nodes only fill.
         self._refused: set[PodKind] = set()
 
     def decide(self, jobs: Sequence[Job]) -> dict[str, str]:
         """Decide about jobs in their order; the nodes of pods alone, by uid."""
-        batch: list[JobPod] = []
         for job in jobs:
             if job.is_gang:
-                self._place(batch)
-                batch = []
                 self._planning.start(job.gang)
             elif job.pods[0].kind not in self._refused:
-                batch.append(job.pods[0])
-                if len(batch) == self._most:
-                    self._place(batch)
-                    batch = []
-        self._place(batch)
+                self._place(job.pods[0])
         return self._nodes
 
-    def _place(self, batch: Sequence[JobPod]) -> None:
-        backfilled = _Backfilled(self._places, self._planning.backfill)
-        for pod, place in zip(batch, choose([_Asked(pod) for pod in batch], backfilled), strict=True):
-            if place is not None:
-                job = pod.job
-                single = Single(pod.uid, pod, pod.priority, job.arrived, max_duration_s=job.stated)
-                self._planning.hold(single, place.node)
-                self._nodes[pod.uid] = place.node
-            elif self._places.best(pod) is None:
-                self._refused.add(pod.kind)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A pod in a batch."""
-
-    pod: JobPod
-
-    @property
-    def priority(self) -> int:
-        return self.pod.priority
-
-    @property
-    def gpus(self) -> float:
-        return self.pod.pod.gpus
-
-    @property
-    def kind(self) -> tuple[PodKind, float | None]:
-        # Of two equal pods, the one that ends earlier may fit beside a reservation.
-        return self.pod.kind, self.pod.job.stated
-
-
-class _Backfilled:
-    """The places that reservations leave to pods alone; a `Placing`."""
-
-    def __init__(self, places: FloorPlaces, backfill: Backfill[JobPod]) -> None:
-        self._places = places
-        self._backfill = backfill
-        self.mark, self.rollback = places.mark, places.rollback
-
-    def best(self, ask: _Asked, among: Collection[str] | None = None) -> Place | None:
+    def _place(self, pod: JobPod) -> None:
         """The best place that disturbs no reservation."""
-        return self._backfill.place(ask.pod, ask.priority, ask.pod.job.stated, among)
-
-    def put(self, ask: _Asked, node: str) -> None:
-        """The pod is on a node that takes it."""
-        self._places.put(ask.pod, node)
+        place = self._planning.backfill.place(pod, pod.priority, pod.job.stated)
+        if place is not None:
+            self._places.put(pod, place.node)
+            job = pod.job
+            single = Single(pod.uid, pod, pod.priority, job.arrived, max_duration_s=job.stated)
+            self._planning.hold(single, place.node)
+            self._nodes[pod.uid] = place.node
+        elif self._places.best(pod) is None:
+            self._refused.add(pod.kind)
 
 
 def _order(job: Job) -> tuple[int, float, int]:

@@ -1,4 +1,4 @@
-"""Extenders that plan ahead, for gangs as well, on a followed cluster."""
+"""Extenders that plan for refused pods, and for gangs as well, on a followed cluster."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from tests.kube_objects import Json, gpu, gpu_node, node, pod
 
 WHOLE = "nvidia.com/gpu"
 OURS = "gpu.scheduler-ext.io/"
+REFUSED: Json = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 GANGS = GangsSection(enabled=True)
 PREEMPTING = GangsSection(enabled=True, preempts=True)
 
@@ -51,7 +52,7 @@ class Planned:
         self, gangs: GangsSection | None = None, lease: tuple[str, str, str] | None = None
     ) -> LiveInventory:
         """One more extender that plans, and writes while it holds the lease (namespace, name, pod)."""
-        section = NominateSection(enabled=True, from_nodes=0, gangs=gangs or GangsSection())
+        section = NominateSection(enabled=True, gangs=gangs or GangsSection())
         config = Configuration(nominate=section)
         leader = None
         if lease is not None:
@@ -63,8 +64,10 @@ class Planned:
         return live
 
     def wait(self, name: str, **fields: Any) -> Json:
-        """A pod of one GPU waits; `fields` are its annotations, its status, and further ones of its spec."""
-        status = fields.pop("status", {})
+        """A pod of one GPU waits that kube-scheduler, unless it has gates, found no node for; `fields` are its
+        annotations, its status, and further ones of its spec."""
+        tried = {} if fields.get("schedulingGates") else {"conditions": [REFUSED]}
+        status = tried | fields.pop("status", {})
         made = pod(name, {WHOLE: "1"}, **{"schedulerName": "gpu-scheduler", **fields})
         made["status"] |= status
         made["metadata"]["creationTimestamp"] = time_text(time.time())

@@ -56,8 +56,8 @@ class Pod:
         return self.name
 
 
-def write(name: str, *, races: bool = False) -> Write:
-    return Write(Pod(name), PlannedPlace("a", 9.0), races=races)
+def write(name: str) -> Write:
+    return Write(Pod(name), PlannedPlace("a", 9.0))
 
 
 def order(writer: NominationWriter, server: Slow, count: int) -> list[str]:
@@ -66,23 +66,19 @@ def order(writer: NominationWriter, server: Slow, count: int) -> list[str]:
     return server.written
 
 
-def test_the_last_of_those_that_race_comes_first(writer: tuple[NominationWriter, Slow]) -> None:
-    writer[0].put([write(name, races=True) for name in "abc"])
-    writer[0].put([write("d", races=True)])
-    assert order(*writer, 4) == ["d", "c", "b", "a"]
+def test_a_pod_has_one_write_which_keeps_its_turn(writer: tuple[NominationWriter, Slow]) -> None:
+    writer[0].put([write("a"), write("b")])
+    writer[0].put([write("a"), write("c")])
+    assert order(*writer, 3) == ["a", "b", "c"]
 
 
-def test_a_pod_has_one_write(writer: tuple[NominationWriter, Slow]) -> None:
-    writer[0].put([write("a", races=True), write("b")])
-    writer[0].put([write("a"), write("b", races=True), write("c", races=True)])
-    assert order(*writer, 3) == ["a", "c", "b"]
-
-
-def test_a_write_that_would_be_in_vain_is_dropped(writer: tuple[NominationWriter, Slow]) -> None:
-    withdrawal = Write(Pod("w"), None)
-    writer[0].put([write("a", races=True), write("b", races=True), write("c"), withdrawal])
-    assert [writer[0].drop(name) for name in ("a", "c", "w", "unknown")] == [True, True, False, False]
-    assert order(*writer, 2) == ["w", "b"]
+def test_a_nomination_without_a_place_is_dropped_and_a_withdrawal_is_not(
+    writer: tuple[NominationWriter, Slow],
+) -> None:
+    writer[0].put([write("a"), write("b"), Write(Pod("w"), None)])
+    for name in ("a", "w", "unknown"):
+        writer[0].drop(name)
+    assert order(*writer, 2) == ["b", "w"]
 
 
 def test_two_writes_of_one_pod_do_not_overtake_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Planning ahead on a live cluster: nominations are written, kept, followed and withdrawn."""
+"""Refused pods on a live cluster: nominations are written, kept, followed and withdrawn."""
 
 from __future__ import annotations
 

@@ -42,13 +42,14 @@ def waiting(
     number: int = 0,
     **fields: Any,
 ) -> WaitingPod:
-    """A pod that waits; `fields` are further ones of it."""
+    """A pod that kube-scheduler found no node for; `fields` are further ones of it."""
     request = whole(request) if isinstance(request, int) else request
     request = replace(request, priority=priority, cpu_milli=int(cpu * 1000))
     pod = BoundPod(uid, "ml", uid, priority, request, cpu_milli=int(cpu * 1000), created_at=float(number))
     needs = fields.pop("needs", None) or PodNeeds(None, {}, None, (), {"cpu": Fraction(cpu)})
     amounts = amounts_needed(needs.requests, frozenset())
     kind = request, tuple(sorted(amounts.items())), needs.required_terms, tuple(needs.node_selector.items())
+    fields.setdefault("was_tried", True)
     return WaitingPod(pod, needs, amounts, kind, asked_gpus(request), number, **fields)
 
 

@@ -47,7 +47,7 @@ class Turns:
         self._nodes = nodes
         self.run()
         self._emptied = EmptiedNodes(SIZING)
-        self.planner = Planner(32, 30.0)
+        self.planner = Planner(30.0)
         self.reservations: Sequence[Reservation[WaitingPod]] = ()
         self.now = 100.0
 
@@ -65,7 +65,6 @@ class Turns:
         turns = GangTurns(planning, self.planner, order, cluster, lambda _: None, self.now, self.now)
         decisions = turns.take(gangs)
         self.reservations = decisions.reservations
-        self.written = [each.ask.uid for step in turns.steps for each in step.write]
         return {each.ask.uid for step in turns.steps for each in step.nominate}, decisions
 
     def run(self, **pods: str) -> None:
@@ -105,7 +104,6 @@ def test_a_gang_and_a_pod_have_their_turns(
     turns = Turns(*nodes)
     found, decisions = turns.step(pod, gangs=[gang(2)])
     assert (found, len(decisions.nominate)) == (placed, nominated)
-    assert turns.written == [*placed], "places of pods are written once"
     assert decisions.lift == ([("m0", "m1")] if nominated else [])
 
 
@@ -128,9 +126,8 @@ def test_a_gang_says_why_nodes_refuse_its_members() -> None:
 def slow(monkeypatch: pytest.MonkeyPatch) -> Turns:
     """Steps of one batch of one pod, on four nodes."""
     monkeypatch.setattr("scheduler_ext.core.planning.gang_turns._MOST", 1)
-    turns = Turns("a", "b", "c", "d")
-    turns.planner = Planner(1, 30.0)
-    return turns
+    monkeypatch.setattr("scheduler_ext.core.planning.planner._BATCH", 1)
+    return Turns("a", "b", "c", "d")
 
 
 OLDER = [alone("p", created_at=1), alone("q", created_at=2)]
@@ -266,7 +263,7 @@ class Looks(Planner):
 def test_pods_that_come_before_many_gangs_are_not_tried_for_each_of_them() -> None:
     turns = Turns("a")
     turns.run(a="r")
-    turns.planner = planner = Looks(32, 30.0)
+    turns.planner = planner = Looks(30.0)
     gangs = [
         replace(gang(2, created_at=100.0 + number), wish=GangWish(KEY._replace(name=f"g{number}"), 2))
         for number in range(50)

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.node.node import PlannedPlace
-from scheduler_ext.core.planning import planner as planner_module
-from scheduler_ext.core.planning.given_places import GivenPlace
 from scheduler_ext.core.planning.outcomes import Outcome
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
@@ -34,11 +32,10 @@ class Run:
     asks: dict[str, WaitingPod] = field(default_factory=dict)
     kept: dict[str, KeptPlace] = field(default_factory=dict)
     bound: dict[str, str | None] = field(default_factory=dict)
-    planner: Planner = field(default_factory=lambda: Planner(32, TTL_S))
+    planner: Planner = field(default_factory=lambda: Planner(TTL_S))
     now: float = 0.0
     more: bool = False
     version: int = 0
-    wrote: list[GivenPlace] = field(default_factory=list)
 
     def ask(self, *asks: WaitingPod) -> None:
         """These pods wait."""
@@ -51,7 +48,6 @@ class Run:
         self.planner.follow(self.now, self.asks, self.kept, self.bound)
         step = self.planner.step(self.now, order, self.version, self._cluster)
         self.more = step.more
-        self.wrote += step.write
         for uid in step.withdraw:
             self.lose(uid)
         for each in step.nominate:
@@ -219,36 +215,6 @@ def test_a_pod_that_is_being_bound_to_a_node_that_is_gone_harms_no_step() -> Non
     assert (step.withdraw, step.nominate) == ([], [])
 
 
-def test_a_pod_of_higher_priority_has_the_place_of_a_lower_one() -> None:
-    found = run(1, 2)
-    found.ask(waiting("low"), waiting("two", 2))
-    assert found.plan() == {"low": "a", "two": "b"}
-    found.ask(waiting("urgent", priority=5))
-    assert found.step() == {"urgent": "a"}
-    assert found.plan() == {"urgent": "a", "two": "b"}
-    assert found.planner.take_outcomes() == {Outcome.WITHDRAWN: 1}
-    assert found.state("low") is State.WAITING
-
-
-def test_a_lower_pod_that_is_about_to_be_bound_keeps_its_place() -> None:
-    found = run(1)
-    found.ask(waiting("low"))
-    assert found.plan() == {"low": "a"}
-    found.planner.asked(found.now, ["low"])
-    found.ask(waiting("urgent", priority=5))
-    assert found.step() == {}
-    assert found.kept.keys() == {"low"}
-
-
-def test_a_share_that_would_move_to_another_gpu_is_planned_again() -> None:
-    found = run(2)
-    found.ask(waiting("low", share(60_000), cpu=0))
-    found.step()
-    assert found.kept["low"].pod.devices == {"c0": ("GPU-a-0",)}
-    found.ask(waiting("urgent", 1, priority=5), waiting("big", share(60_000), priority=5))
-    assert found.plan() == {"urgent": "a", "big": "a"}
-
-
 def test_a_planner_that_takes_over_goes_on_with_what_is_kept() -> None:
     found = run(1, 1)
     ask = waiting("p", nominated="b", planned=PlannedPlace("b", 99.0))
@@ -270,42 +236,13 @@ def test_a_nomination_without_a_place_is_withdrawn() -> None:
     assert found.planner.stale(6.3, [replace(ask, nominated=None)]) == []
 
 
-def test_no_more_pods_are_planned_than_kube_scheduler_takes_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner_module, "_LEAST_AHEAD", 2)
-    found = run(4, 4, 4)
-    found.ask(*(waiting(f"p{i}", number=i) for i in range(9)))
-    ahead = []
-    for _ in range(4):
-        ahead.append(len(found.plan()))
-        found.planner.asked(found.now, list(found.kept))
-        for uid in list(found.kept):
-            found.bind(uid, found.kept[uid].node)
-    assert ahead == [2, 2, 4, 1]
-
-
-def test_a_planner_that_does_not_run_ahead_leaves_new_pods_to_kube_scheduler() -> None:
-    found, untried, tried = run(8), waiting("p"), waiting("q", was_tried=True)
-    assert found.planner.waits([untried], 0.0)
-    found.planner.runs_ahead = False
-    # They keep no gang waiting.
+def test_pods_that_kube_scheduler_has_not_tried_get_no_place_and_keep_no_gang_waiting() -> None:
+    found, untried, tried = run(8), waiting("p", was_tried=False), waiting("q")
     assert not found.planner.waits([untried], 0.0)
     assert found.planner.waits([untried, tried], 0.0)
     found.ask(untried, tried)
-    assert found.step().keys() == {"q"}
-    # kube-scheduler comes to other pods.
-    for _ in range(30):
-        found.planner.asked(found.now, ["other"])
-        assert found.step() == {}
-    while found.now < 4.0:
-        assert found.step() == {}
-    due = found.planner.next_look(found.now)
-    assert due is not None
-    assert due == pytest.approx(4.1)
-    found.now = due
-    assert found.step().keys() == {"p"}
-    assert found.planner.has_time
-    # Only places of pods that were not tried race.
-    assert [(each.ask.uid, each.races) for each in found.wrote] == [("q", False), ("p", True)]
+    assert found.plan().keys() == {"q"}
+    assert found.state("p") is State.WAITING
 
 
 def test_the_pauses_of_pods_that_are_gone_are_forgotten() -> None:
@@ -321,20 +258,6 @@ def test_the_pauses_of_pods_that_are_gone_are_forgotten() -> None:
     assert found.step().keys() == {"p"}
 
 
-def test_a_planner_has_time_once_half_of_what_it_plans_ahead_is_planned(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(planner_module, "_LEAST_AHEAD", 8)
-    found = run(8)
-    found.planner = Planner(1, TTL_S)
-    found.ask(*(waiting(f"p{i}", number=i) for i in range(6)))
-    has_time = []
-    for _ in range(5):
-        found.step()
-        has_time.append(found.planner.has_time)
-    assert has_time == [False, False, False, True, True]
-
-
 def test_a_pod_that_kube_scheduler_has_come_to_gets_no_place() -> None:
     found = run(8)
     found.ask(waiting("p0", number=0), waiting("p1", number=1))
@@ -343,18 +266,6 @@ def test_a_pod_that_kube_scheduler_has_come_to_gets_no_place() -> None:
     found.now += 5
     found.planner.asked(found.now, [])
     assert found.step().keys() == {"p0"}
-
-
-def test_a_nomination_that_came_too_late_is_no_outcome_and_is_written_if_the_pod_still_waits() -> None:
-    found = run(8)
-    found.ask(waiting("p0", number=0), waiting("p1", number=1))
-    found.step(written=False)
-    found.planner.asked(found.now, ["p0", "p1"], {"p0", "p1"})
-    found.bind("p0", "a")
-    while found.now < 5.3:
-        found.step(written=False)
-    assert [each.ask.uid for each in found.wrote] == ["p0", "p1", "p1"]
-    assert found.planner.take_outcomes() == {}
 
 
 _pods = st.lists(
@@ -366,7 +277,7 @@ _gpus = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 
 @given(_gpus, _pods)
 @examples(25, 500)
-def test_places_are_never_given_twice_and_never_keep_a_higher_pod_waiting(
+def test_places_are_never_given_twice_and_none_is_left_that_would_do(
     gpus: list[int], pods: list[tuple[int, int, int, bool]]
 ) -> None:
     found = run(*gpus)
@@ -385,14 +296,13 @@ def test_places_are_never_given_twice_and_never_keep_a_higher_pod_waiting(
         assert sum(ask.amounts["cpu"] for ask in here) <= 64_000
     for ask in asks:
         if ask.uid not in plan:
-            higher = {uid: node for uid, node in plan.items() if found.asks[uid].priority >= ask.priority}
-            assert not _fits_beside(found, ask, higher, gpus)
+            assert not _fits_beside(found, ask, plan, gpus)
 
 
-def _fits_beside(found: Run, ask: WaitingPod, higher: dict[str, str], gpus: Sequence[int]) -> bool:
-    """Whether a pod would fit beside those that have a right to their places."""
+def _fits_beside(found: Run, ask: WaitingPod, plan: dict[str, str], gpus: Sequence[int]) -> bool:
+    """Whether a pod would fit beside those that have places."""
     for name, size in zip("abcdef", gpus, strict=False):
-        here = [found.asks[uid] for uid, node in higher.items() if node == name]
+        here = [found.asks[uid] for uid, node in plan.items() if node == name]
         free = size - sum(each.gpus for each in here)
         cpu = 64_000 - sum(each.amounts["cpu"] for each in here)
         if ask.gpus <= free and ask.amounts["cpu"] <= cpu:

@@ -1,5 +1,5 @@
-"""The planner on the real kube-scheduler: pods get a place before it asks, it binds them there, and
-`scheduler-ext queue` shows planned and waiting pods."""
+"""The planner on the real kube-scheduler: refused pods are nominated once they fit, it binds them there, and
+`scheduler-ext queue` shows nominated and waiting pods."""
 
 from __future__ import annotations
 
@@ -55,17 +55,25 @@ def lab(planner: Installation) -> Iterator[Lab]:
         yield lab
 
 
-def test_pods_are_nominated_and_bound_where_they_were_planned(lab: Lab) -> None:
-    for stem in "abc":
-        lab.add_whole(stem, 4)
+def filled(lab: Lab, *nodes: str) -> list[str]:
+    """Pods that hold all GPUs of these nodes, which have four each."""
+    return [lab.create(lab.pod({"nvidia.com/gpu": "4"}, nodeName=node)) for node in nodes]
+
+
+def test_refused_pods_are_nominated_once_they_fit_and_bound_there(lab: Lab) -> None:
+    nodes = [lab.add_whole(stem, 4) for stem in "abc"]
     lab.publish()
 
     def bound() -> float:
         return lab.installation.metric("gpu_extender_nominations_total", outcome="bound")
 
-    before = bound()
+    before, holding = bound(), filled(lab, *nodes)
+    names = lab.create_all([lab.pod(ONE) for _ in range(12)])
+    for name in names:
+        eventually(lambda each=name: lab.unscheduled(each), f"{name} is refused")  # type: ignore[misc]
     with lab.held():
-        names = lab.create_all([lab.pod(ONE) for _ in range(12)])
+        for name in holding:
+            lab.remove(name)
         planned = {name: lab.await_nominated(name) for name in names}
         meta = lab.get(names[0])["metadata"]
         writers = {
@@ -92,15 +100,17 @@ def listed(lab: Lab) -> Json:
     return listing
 
 
-def test_planned_and_waiting_pods_with_their_starts(lab: Lab) -> None:
+def test_nominated_and_waiting_pods_with_their_starts(lab: Lab) -> None:
     node = lab.add_whole("only", 2)
     lab.publish()
-    hour = lab.create(lab.pod(ONE, activeDeadlineSeconds=3600))
-    assert lab.await_node(hour) == node
+    hour, other = lab.create_all([lab.pod(ONE, activeDeadlineSeconds=3600), lab.pod(ONE)])
+    assert {lab.await_node(hour), lab.await_node(other)} == {node}
+    planned, large = lab.create_all([lab.pod(ONE), lab.pod({"nvidia.com/gpu": "2"})])
+    for name in (planned, large):
+        eventually(lambda each=name: lab.unscheduled(each), f"{name} is refused")  # type: ignore[misc]
     with lab.held():
-        planned = lab.create(lab.pod(ONE, priorityClassName="system-node-critical"))
+        lab.remove(other)
         assert lab.await_nominated(planned) == node
-        large = lab.create(lab.pod({"nvidia.com/gpu": "2"}))
         listing = eventually(
             lambda: (found := listed(lab))["total"] == 2 and found, "both pods wait in the queue"
         )

@@ -27,7 +27,6 @@ class Stage:
         start: str,
         *,
         patience: float = 1e9,
-        batch: int = 1,
         preempts: bool = False,
         settings: Settings = FIRST,
     ) -> None:
@@ -39,7 +38,7 @@ class Stage:
         self.scheduler: JobScheduler = (
             OneByOne(scheduler, self.floor, self.places, patience, preemption)
             if start == ALONE
-            else PlannedStarts(scheduler, self.floor, self.places, batch, preemption)
+            else PlannedStarts(scheduler, self.floor, self.places, preemption)
         )
         self._arrived = 0
 

@@ -111,10 +111,10 @@ def test_every_job_is_accounted_for_and_no_gpu_is_given_twice(
     assert all(run.median_wait[name] <= run.p95_wait[name] <= (run.longest_wait or 0) for name in run.jobs)
 
 
-def test_the_same_jobs_arrive_whatever_the_start_the_policy_and_the_batch() -> None:
+def test_the_same_jobs_arrive_whatever_the_start_and_the_policy() -> None:
     runs = [
         *(run_of(start, measured=1.0) for start in STARTS),
-        run_of(TOGETHER, measured=1.0, batch=8, policy="first-fit"),
+        run_of(TOGETHER, measured=1.0, policy="first-fit"),
     ]
     assert len({run.arrived_milli for run in runs}) == 1
     assert all(run.jobs == runs[0].jobs for run in runs)

@@ -121,8 +121,7 @@ class TestASmallPodBesideAReservation:
             pytest.param(None, 1.0, False, id="it waits if the time of the gang is unknown"),
         ],
     )
-    @pytest.mark.parametrize("batch", [1, 8])
-    def test_by_the_planner(self, ends: float | None, stated: float | None, starts: bool, batch: int) -> None:
+    def test_by_the_planner(self, ends: float | None, stated: float | None, starts: bool) -> None:
         stage, running, gang = self.staged(TOGETHER, ends=ends)
         assert stage.held(gang) == 0
         small = stage.arrive(whole(1), at=2.0, stated=stated)
@@ -130,8 +129,8 @@ class TestASmallPodBesideAReservation:
         if not starts:
             assert stage.end(running, at=10.0).started == [gang]
 
-    def test_of_equal_pods_in_a_batch_the_short_one_may_start(self) -> None:
-        stage = Stage(self.CLUSTER, TOGETHER, batch=8)
+    def test_of_equal_pods_the_short_one_may_start(self) -> None:
+        stage = Stage(self.CLUSTER, TOGETHER)
         stage.arrive(whole(1, models=("T4",)), stated=10.0)
         ending = stage.arrive(whole(1, models=("T4",)), stated=10.0)
         stage.arrive(whole(2), whole(2), at=1.0)
