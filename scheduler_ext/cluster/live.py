@@ -116,6 +116,7 @@ class LiveInventory(Background):
             followed = FollowedCluster(resources, config.scheduler_names)
             self._holders.planned = self._nodes.planned = followed
             self.planning = Planning(transport, self, extender, followed, config)
+            extender.preemptor.is_to_be_nominated = self.planning.is_to_be_nominated
         self.gang_pods: GangPods | None = None
         if self.planning is not None and config.nominate.gangs.enabled:
             self.gang_pods = self._holders.gangs = GangPods(resources)

@@ -48,13 +48,15 @@ _ONLY_NODE = f'"{ONLY_NODE}"'.encode()
 
 class Preemptor:
     """Finds victims on the latest snapshot. `budgets` are the present PodDisruptionBudgets, `idle` the uids
-    of the pods on a node that go first among otherwise equal ones."""
+    of the pods on a node that go first among otherwise equal ones. For a pod that `is_to_be_nominated`, by
+    its uid, no other one leaves: it fits on a node that kube-scheduler did not examine."""
 
     def __init__(self, sizing: Sizing, snapshot: Callable[[], Snapshot | None], places: Places) -> None:
         self._sizing = sizing
         self._snapshot = snapshot
         self.budgets: Callable[[], Sequence[Budget]] = tuple
         self.idle: Callable[[NodeInfo], Collection[str]] = lambda _: ()
+        self.is_to_be_nominated: Callable[[str], bool] = lambda _: False
         self._lock = Lock()
         self._refused: TTLCache[tuple[str, str], bool] = TTLCache(_REMEMBERED, BEHIND_S)
         self._places = places
@@ -71,6 +73,8 @@ class Preemptor:
         if preemption is None:
             return Answer(encode_victims({}), len(args.proposals), 0)
         chosen = self._on_its_way(args, preemption, snapshot)
+        if chosen is None and self.is_to_be_nominated(pod_uid(args.pod)):
+            chosen = {}
         if chosen is None:
             pod = self._asking(args.pod, preemption)
             # Until this request is answered, the pod has no place.

@@ -131,6 +131,13 @@ def test_no_pod_leaves_for_a_pod_that(asking: Json, config: Configuration) -> No
     assert filtered(extender, asking, ["n1", "n2"]) == ([], [])
 
 
+def test_no_pod_leaves_for_one_that_fits_where_kube_scheduler_did_not_look() -> None:
+    extender = extender_on(*TWO)
+    extender.preemptor.is_to_be_nominated = lambda uid: uid == "uid-urgent"
+    assert preempt(extender, URGENT, {"n1": uids("a")}) == {}
+    assert preempt(extender, pod("other", {WHOLE: "1"}, priority=100), {"n1": uids("a")}) == {"n1": ["a"]}
+
+
 class TestAPlaceOnItsWay:
     """No further pod leaves while the victims of the waiting pod leave."""
 

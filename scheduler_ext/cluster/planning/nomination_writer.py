@@ -1,6 +1,6 @@
 """Writes nominations, on several connections: each write takes the API server some milliseconds. It is a
-server-side apply without force, so that the API server refuses it (409) where kube-scheduler has nominated the
-pod itself, to preempt others."""
+server-side apply without force, so that the API server refuses it (409) where kube-scheduler has nominated
+the pod itself, to preempt others."""
 
 import logging
 from collections import OrderedDict

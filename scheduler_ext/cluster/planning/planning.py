@@ -110,6 +110,8 @@ class Planning(Background):
         self._lock = Lock()
         self._since: dict[str, tuple[State, float]] = {}
         self._planned_at = 0.0
+        # As of the last step.
+        self._seen: _Seen | None = None
         self._read: Plan | None = None
 
     def start(self) -> None:
@@ -166,6 +168,23 @@ class Planning(Background):
         finally:
             self._lock.release()
 
+    def is_to_be_nominated(self, uid: str) -> bool:
+        """Whether a pod of no gang fits now and has no nomination yet; False while a step takes long."""
+        snapshot = self._source.snapshot
+        if snapshot is None or not self._lock.acquire(timeout=_READ_S):
+            return False
+        try:
+            seen = self._seen
+            ask = next((ask for ask in seen.asks if ask.uid == uid), None) if seen is not None else None
+            if seen is None or ask is None:
+                return False
+            state = self._planner.state_of(ask, time.monotonic())
+            if state is not State.WAITING:
+                return state is State.PLANNED
+            return self._beside(snapshot, seen).best(ask) is not None
+        finally:
+            self._lock.release()
+
     def _entry(
         self, ask: WaitingPod, before: Mapping[str, tuple[State, float]], now: float, at: float
     ) -> Entry:
@@ -208,7 +227,7 @@ class Planning(Background):
         now = time.monotonic()
         with self._lock:
             before = self._planner.given.keys()
-            seen = self._look(now, snapshot)
+            seen = self._seen = self._look(now, snapshot)
             steps, decisions = self._decide(now, snapshot, seen)
             stale = self._planner.stale(now, seen.asks)
             self._planned_at = time.time()
@@ -231,7 +250,7 @@ class Planning(Background):
         gangs, planner = self.gangs, self._planner
         version: tuple[int, ...] = snapshot.generation, seen.freed
         if gangs is None:
-            return [planner.step(now, seen.asks, version, lambda: self._cluster(snapshot, seen))], None
+            return [planner.step(now, seen.asks, version, lambda: self._beside(snapshot, seen))], None
         version = *version, gangs.version
         if gangs.is_due(now):
             cluster = self._cluster(snapshot, seen, gangs_due=True)
@@ -241,10 +260,13 @@ class Planning(Background):
                 now, seen.every, seen.members, version, planner, cluster, snapshot, *moving, server_now
             )
 
-        def beside() -> TriedCluster:
-            return gangs.beside(self._cluster(snapshot, seen), snapshot)
+        asks = gangs.in_turn(seen.asks)
+        return [planner.step(now, asks, version, lambda: self._beside(snapshot, seen))], None
 
-        return [planner.step(now, gangs.in_turn(seen.asks), version, beside)], None
+    def _beside(self, snapshot: Snapshot, seen: "_Seen") -> TriedCluster:
+        """The cluster for pods alone."""
+        cluster = self._cluster(snapshot, seen)
+        return cluster if self.gangs is None else self.gangs.beside(cluster, snapshot)
 
     def _look(self, now: float, snapshot: Snapshot) -> "_Seen":
         """What is waiting and what is kept, after all that became of former nominations."""
@@ -360,6 +382,7 @@ class Planning(Background):
         self._writer.clear()
         with self._lock:
             self._planner.forget()
+            self._seen = None
             self._extender.nominations.planned = {}
             if self.gangs is not None:
                 self.gangs.forget()

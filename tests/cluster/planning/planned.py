@@ -64,8 +64,8 @@ class Planned:
         return live
 
     def wait(self, name: str, **fields: Any) -> Json:
-        """A pod of one GPU waits that kube-scheduler, unless it has gates, found no node for; `fields` are its
-        annotations, its status, and further ones of its spec."""
+        """A pod of one GPU waits that kube-scheduler found no node for, unless it has gates; `fields` are
+        its annotations, its status, and further ones of its spec."""
         tried = {} if fields.get("schedulingGates") else {"conditions": [REFUSED]}
         status = tried | fields.pop("status", {})
         made = pod(name, {WHOLE: "1"}, **{"schedulerName": "gpu-scheduler", **fields})
