@@ -77,7 +77,6 @@ def test_every_knob_has_a_default() -> None:
         ("server.writeTimeout", ("300s",), ("301s",)),
         ("server.decisionDeadline", ("10ms",), ("5ms",)),
         ("server.gracefulTimeout", ("500ms",), ("6m", "soon")),
-        ("nominate.batch", (1, 32), (0, 33)),
         ("nominate.ttl", ("5s",), ("4s",)),
         ("nominate.gangs.deadline", ("24h",), ("25h",)),
         ("nominate.gangs.onDeadline", ("hold",), ("wait",)),
