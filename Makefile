@@ -92,21 +92,20 @@ bench-filter: .venv ## Measure filter for pods that fit everywhere and nowhere (
 	$(BIN)/python -m benchmarks.filtering --json benchmarks/results/filtering.json $(ARGS)
 
 # Pods that are equal except for their names, or all different (ASKS=different); default topology spread off, as
-# shipped, or on (SPREAD=default); GPUs per pod (GPUS=8: each pod fills its node). PLANNED=1: bursts of 1,000 pods
-# on clusters that the extender follows, with its planner and without; ARGS="--apart --json FILE" gives the API
-# server a core of its own.
+# shipped, or on (SPREAD=default); GPUs per pod (GPUS=8: each pod fills its node). BURSTS=1: bursts of 1,000 pods
+# on clusters that the extender follows; ARGS="--apart --json FILE" gives the API server a core of its own.
 ASKS ?= alike
 SPREAD ?= shipped
 GPUS ?= 1
 SCHEDULER_RESULT = benchmarks/results/scheduler-$(ASKS)-$(SPREAD)-$(GPUS)gpu-$(or $(KUBERNETES_VERSION),1.37)
 bench-scheduler: .venv ## Measure a real kube-scheduler with and without extenders (ten minutes; ARGS=--smoke: one)
 	@$(BIN)/python -m tests.e2e.cluster.binaries
-ifeq ($(PLANNED),)
+ifeq ($(BURSTS),)
 	$(BIN)/python -m benchmarks.scheduler --asks $(ASKS) --spread $(SPREAD) --gpus $(GPUS) \
 		--json $(SCHEDULER_RESULT).json --png $(SCHEDULER_RESULT).png $(ARGS)
 else
 	$(BIN)/python -m benchmarks.scheduler.bursts \
-		--json benchmarks/results/scheduler-planned-$(or $(KUBERNETES_VERSION),1.37).json $(ARGS)
+		--json benchmarks/results/scheduler-bursts-$(or $(KUBERNETES_VERSION),1.37).json $(ARGS)
 endif
 
 # All runs whose figures the documentation has.

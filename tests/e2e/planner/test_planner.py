@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.cli.commands import run
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.installation import NAMESPACE, Installation, running_installation
 from tests.e2e.workload import Workload
+from tests.kube_objects import gpu
 
 PLANNED = "gpu.scheduler-ext.io/planned"
 ONE = {"nvidia.com/gpu": "1"}
@@ -55,25 +57,28 @@ def lab(planner: Installation) -> Iterator[Lab]:
         yield lab
 
 
-def filled(lab: Lab, *nodes: str) -> list[str]:
-    """Pods that hold all GPUs of these nodes, which have four each."""
-    return [lab.create(lab.pod({"nvidia.com/gpu": "4"}, nodeName=node)) for node in nodes]
+def devices(node: str, **fields: Any) -> list[Json]:
+    """Four GPUs."""
+    return [gpu(i, f"GPU-{node}-{i}", **fields) for i in range(4)]
 
 
 def test_refused_pods_are_nominated_once_they_fit_and_bound_there(lab: Lab) -> None:
-    nodes = [lab.add_whole(stem, 4) for stem in "abc"]
-    lab.publish()
+    """Only the extender knows that their GPUs are sick, and when they are not."""
+    sick = {"health": {"state": "Unhealthy", "reason": "XID 79"}}
+    nodes = [lab.add_node(stem, {"nvidia.com/gpu": "4"}, devices(stem, **sick)) for stem in "abc"]
+    lab.publish(all_known=False)
 
     def bound() -> float:
         return lab.installation.metric("gpu_extender_nominations_total", outcome="bound")
 
-    before, holding = bound(), filled(lab, *nodes)
+    before = bound()
     names = lab.create_all([lab.pod(ONE) for _ in range(12)])
     for name in names:
         eventually(lambda each=name: lab.unscheduled(each), f"{name} is refused")  # type: ignore[misc]
     with lab.held():
-        for name in holding:
-            lab.remove(name)
+        for stem, node in zip("abc", nodes, strict=True):
+            lab.report(node, devices(stem))
+        lab.publish()
         planned = {name: lab.await_nominated(name) for name in names}
         meta = lab.get(names[0])["metadata"]
         writers = {
@@ -105,7 +110,7 @@ def test_nominated_and_waiting_pods_with_their_starts(lab: Lab) -> None:
     lab.publish()
     hour, other = lab.create_all([lab.pod(ONE, activeDeadlineSeconds=3600), lab.pod(ONE)])
     assert {lab.await_node(hour), lab.await_node(other)} == {node}
-    planned, large = lab.create_all([lab.pod(ONE), lab.pod({"nvidia.com/gpu": "2"})])
+    planned, large = (lab.create(lab.pod(asks)) for asks in (ONE, {"nvidia.com/gpu": "2"}))
     for name in (planned, large):
         eventually(lambda each=name: lab.unscheduled(each), f"{name} is refused")  # type: ignore[misc]
     with lab.held():
