@@ -28,7 +28,7 @@ def scheduler(report: Json) -> None:
     assert [row["contender"] for row in report["rows"]] == list(CONTENDERS)
     for row in report["rows"]:
         assert (row["nodes"], row["rounds"], row["errors"]) == (50, 1, 0)
-        assert (row["extenderMs"] is not None) == (row["contender"] in ("ours", "ours-all"))
+        assert (row["extenderMs"] is not None) == CONTENDERS[row["contender"]].is_ours
 
 
 def bursts(report: Json) -> None:
