@@ -30,7 +30,6 @@ BASE, AGENT, COMPONENTS = "manifests/base", "manifests/agent", "manifests/compon
 
 STANDALONE, SHARES = ".Values.standalone.enabled", ".Values.shares.enabled"
 RECLAIMS = 'ne .Values.idle.reclaim "off"'
-PLANNER = ".Values.planner.enabled"
 OF_SCHEDULERS = {"in ['gpu-scheduler']": "in ['{{ .Values.schedulerName }}']"}
 GANGS = ".Values.gangs.enabled"
 AGENTS, QUOTA = ".Values.agent.enabled", ".Values.criticalPodsQuota"
@@ -70,6 +69,9 @@ def _openshift(lines: str) -> str:
 KEPT = "  annotations: {helm.sh/resource-policy: keep}\n"
 BUDGET = "gt (int .Values.scheduler.replicas) 1"
 SCHEDULERS = {"\"['gpu-scheduler']\"": "\"['{{ .Values.schedulerName }}']\""}
+# The extender may have further ones, which the kube-scheduler of the chart does not serve.
+_NAMES = ".Values.extender.config.schedulerNames | default (list .Values.schedulerName)"
+ALL_SCHEDULERS = {"\"['gpu-scheduler']\"": f"\"['{{{{ {_NAMES} | join \"', '\" }}}}']\""}
 BY_VARIABLE = {
     'byVariable\n      expression: "true"': 'byVariable\n      expression: "{{ not .Values.shares.cdi }}"'
 }
@@ -123,6 +125,7 @@ COPIES = (
         "scheduler/notices.yaml",
         replaced={"[nodes, nodes/status]": f"[nodes{{{{ if not {SHARES} }}}}, nodes/status{{{{ end }}}}]"},
     ),
+    Copied(f"{BASE}/nominations.yaml", "scheduler/nominations.yaml", replaced=ALL_SCHEDULERS),
     Copied(f"{BASE}/disruption-budget.yaml", "scheduler/disruption-budget.yaml", BUDGET),
     Copied(
         f"{BASE}/crd.yaml",
@@ -204,13 +207,6 @@ COPIES = (
         for name in ("namespace", "roles", "priority-class", "budget")
     ),
     Copied(f"{COMPONENTS}/dra-health/roles.yaml", "dra/roles.yaml", ".Values.dra.deviceTaints"),
-    Copied(f"{COMPONENTS}/planner/roles.yaml", "planner/roles.yaml", PLANNER),
-    Copied(
-        f"{COMPONENTS}/planner/nominations-only.yaml",
-        "planner/nominations-only.yaml",
-        PLANNER,
-        replaced=OF_SCHEDULERS,
-    ),
     Copied(f"{COMPONENTS}/idle-reclaim/roles.yaml", "idle/roles.yaml", RECLAIMS),
     Copied(
         f"{COMPONENTS}/idle-reclaim/reclaim-only.yaml",

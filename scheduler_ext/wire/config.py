@@ -166,7 +166,7 @@ class GangsSection(_Section):
 
 
 class NominateSection(_Section):
-    enabled: bool = False
+    enabled: bool = True
     ttl: Duration = "30s"
     gangs: GangsSection = field(default_factory=GangsSection)
 

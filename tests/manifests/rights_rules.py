@@ -31,7 +31,7 @@ _FORBIDDEN_RESOURCES = {
     "serviceaccounts/token",
 }
 _READING = {"get", "list", "watch"}
-_BOUND = {"nodes", "gpunodes"}
+_BOUND = {"nodes", "nodes/status", "gpunodes", "gpunodes/status", "pods/status"}
 _RBAC = "rbac.authorization.k8s.io"
 # Kubernetes' own roles that its scheduler needs; everything else must be spelled out here.
 _ROLES_OF_OTHERS = {
@@ -161,7 +161,7 @@ def writing_is_bound_by_a_policy(objects: Sequence[Json]) -> Iterator[str]:
     for role in of_kind(objects, "ClusterRole"):
         for rule in entries(role, "rules"):
             for resource in entries(rule, "resources"):
-                if set(entries(rule, "verbs")) <= _READING or resource.partition("/")[0] not in _BOUND:
+                if set(entries(rule, "verbs")) <= _READING or resource not in _BOUND:
                     continue
                 if resource not in bound:
                     yield f"{title(role)}: writes {resource}, and no policy says which"

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tests.manifests.objects import Json, of_kind
+from tests.manifests.objects import Json
 from tests.pages import ROOT
 
 REPOSITORY = ROOT
@@ -47,14 +47,6 @@ def base() -> list[Json]:
 
 def standalone() -> list[Json]:
     return shipped("standalone-mtls")
-
-
-def planner() -> list[Json]:
-    """The overlay planner."""
-    objects = shipped("planner")
-    (config_map,) = of_kind(objects, "ConfigMap")
-    config_map["data"]["extender.yaml"] = (MANIFESTS / "overlays/planner/extender.yaml").read_text()
-    return objects
 
 
 def monitoring() -> list[Json]:

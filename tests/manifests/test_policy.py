@@ -11,7 +11,7 @@ import yaml
 
 from tests.manifests.objects import Json, title
 from tests.manifests.policy import violations
-from tests.manifests.shipped import base, planner, shipped
+from tests.manifests.shipped import base, shipped
 
 Change = Callable[[list[Json]], Any]
 COMPONENTS = ["dra", "dra-health", "gangs", "idle-reclaim", "placeholders", "shares", "standalone-mtls"]
@@ -21,7 +21,6 @@ COMPONENTS = ["dra", "dra-health", "gangs", "idle-reclaim", "placeholders", "sha
     "objects",
     [
         pytest.param(base(), id="the base"),
-        pytest.param(planner(), id="planner"),
         pytest.param(shipped("shares", "shares-cdi"), id="shares by CDI"),
         *(pytest.param(shipped(name), id=name) for name in COMPONENTS),
     ],
@@ -269,6 +268,12 @@ OF_THE_BASE: list[tuple[str, Change, str]] = [
         "gpu-scheduler-extender: has rights of kube-scheduler",
     ),
     # Admission.
+    ("any status of a Pod", without_object("gpu-scheduler-nominations-only"), "writes pods/status, and no"),
+    (
+        "nominations for another scheduler",
+        in_profile(schedulerName="other"),
+        "gpu-scheduler-nominations-only: schedulers ['gpu-scheduler'] are not the profiles ['other']",
+    ),
     ("agents for any node", without_kind("ValidatingAdmissionPolicy"), "writes gpunodes/status, and no"),
     (
         "a policy that only warns",

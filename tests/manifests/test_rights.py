@@ -28,6 +28,7 @@ BASE = {
         "resource.k8s.io devicetaintrules: list watch",
     },
     "ClusterRole gpu-scheduler-nudge": {" nodes: patch"},
+    "ClusterRole gpu-scheduler-planner": {" pods/status: patch"},
     "ClusterRole gpunodes-view": {"gpu.scheduler-ext.io gpunodes: get list watch"},
     "Role gpu-scheduler/gpu-scheduler-lease": {
         "coordination.k8s.io leases: create",
@@ -58,7 +59,6 @@ ADDED: dict[str, dict[str, set[str]]] = {
             " configmaps (gpu-placeholder-budget): get patch",
         },
     },
-    "planner": {"ClusterRole gpu-scheduler-planner": {" pods/status: patch"}},
     "idle-reclaim": {
         "ClusterRole gpu-scheduler-idle-reclaim": {
             " namespaces: list",
@@ -127,6 +127,7 @@ EXTENDER = {
     "ClusterRole gpu-scheduler-events",
     "ClusterRole gpu-scheduler-extender",
     "ClusterRole gpu-scheduler-nudge",
+    "ClusterRole gpu-scheduler-planner",
 }
 SCHEDULER = {
     "ClusterRole system:kube-scheduler",
@@ -154,7 +155,6 @@ def granted(objects: Sequence[Json], account: str) -> set[str]:
         pytest.param(base(), {FOLLOWING}, id="in the base"),
         pytest.param(shipped("shares"), {FOLLOWING, "ClusterRole gpu-scheduler-shares"}, id="with shares"),
         pytest.param(shipped("idle-reclaim"), {FOLLOWING, *ADDED["idle-reclaim"]}, id="with reclaim"),
-        pytest.param(shipped("planner"), {FOLLOWING, *ADDED["planner"]}, id="with planning ahead"),
         pytest.param(standalone(), set(STANDALONE), id="by itself"),
     ],
 )

@@ -150,4 +150,4 @@ def _hint(error: ClusterError) -> str:
     if is_transient(error):
         return ", trying again"
     forbidden = isinstance(error, RefusedError) and error.status == HTTPStatus.FORBIDDEN
-    return ", install manifests/components/planner" if forbidden else ""
+    return ", apply manifests/base/nominations.yaml or set nominate.enabled: false" if forbidden else ""

@@ -122,7 +122,7 @@ def test_writes_that_fail_are_tried_again(ahead: Planned, caplog: pytest.LogCapt
     eventually(lambda: ahead.nominated("p") is not None)
     messages = [record.getMessage() for record in caplog.records if "nominations" in record.getMessage()]
     assert len(messages) == 1
-    assert "install manifests/components/planner" in messages[0]
+    assert "apply manifests/base/nominations.yaml" in messages[0]
 
 
 @pytest.mark.usefixtures("impatient_planner")

@@ -45,7 +45,6 @@ DIGEST = f"sha256:{'ab' * 32}"
         pytest.param(
             {
                 "dra": {"deviceTaints": True},
-                "planner": {"enabled": True},
                 "gangs": {"enabled": True},
                 "idle": {"reclaim": "evict"},
                 "placeholders": {"enabled": True},
@@ -55,13 +54,12 @@ DIGEST = f"sha256:{'ab' * 32}"
             | OWN_CONFIGURATION
             | {
                 "components": [
-                    f"components/{name}"
-                    for name in ("planner", "idle-reclaim", "gangs", "dra-health", "placeholders")
+                    f"components/{name}" for name in ("idle-reclaim", "gangs", "dra-health", "placeholders")
                 ]
             },
             {
                 "extender.yaml": f"{EXTENDER}idle: {{reclaim: {{mode: evict, perHour: 2}}}}\n"
-                "nominate: {enabled: true, gangs: {enabled: true}}\n"
+                "nominate: {gangs: {enabled: true}}\n"
                 "autoscaler: {placeholders: {enabled: true}}\n"
                 "dra: {deviceTaints: true}\n"
             },
@@ -118,7 +116,7 @@ DIGEST = f"sha256:{'ab' * 32}"
                     {
                         "target": {
                             "kind": "(Mutating|Validating)AdmissionPolicy",
-                            "name": "gpu-scheduler-share(s|-pods)",
+                            "name": "gpu-scheduler-(share(s|-pods)|nominations-only)",
                         },
                         "patch": "- {op: replace, path: /spec/variables/0/expression,"
                         " value: \"['my-scheduler']\"}",
@@ -132,6 +130,25 @@ DIGEST = f"sha256:{'ab' * 32}"
                 .replace("schedulerName: gpu-scheduler", "schedulerName: my-scheduler"),
             },
             id="another name for the scheduler of shares",
+        ),
+        pytest.param(
+            {"extender": {"config": {"schedulerNames": ["gpu-scheduler", "other"]}}},
+            BASE
+            | OWN_CONFIGURATION
+            | {
+                "patches": [
+                    {
+                        "target": {
+                            "kind": "ValidatingAdmissionPolicy",
+                            "name": "gpu-scheduler-nominations-only",
+                        },
+                        "patch": "- {op: replace, path: /spec/variables/0/expression,"
+                        " value: \"['gpu-scheduler', 'other']\"}",
+                    }
+                ]
+            },
+            {"extender.yaml": f"{EXTENDER}schedulerNames: [gpu-scheduler, other]\n"},
+            id="a further scheduler that uses the extender",
         ),
     ],
 )

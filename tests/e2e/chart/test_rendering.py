@@ -28,7 +28,6 @@ OVERLAYS: dict[str, Json] = {
     "shares": {"shares": {"enabled": True}},
     "standalone-mtls": {"standalone": {"enabled": True}},
     "dra": {"dra": {"enabled": True}},
-    "planner": {"planner": {"enabled": True}},
 }
 AGENT_VALUES: dict[str, Json] = {
     "agent-gke": {"hostDriver": "/home/kubernetes/bin/nvidia"},
@@ -119,7 +118,6 @@ def test_on_openshift_it_equals_the_component_and_every_pod_has_a_constraint(
                 "idle": {"reclaim": "evict"},
                 "monitoring": {"enabled": True},
                 "placeholders": {"enabled": True},
-                "planner": {"enabled": True},
                 "gangs": {"enabled": True},
             },
             id="everything that goes together",

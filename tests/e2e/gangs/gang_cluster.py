@@ -18,7 +18,6 @@ GATE = "gpu.scheduler-ext.io/gang"
 PREFIX = "gpu.scheduler-ext.io/"
 CONFIGURATION: Json = {
     "nominate": {
-        "enabled": True,
         # The gangs need most of these small clusters, and no pod states its end.
         "gangs": {"enabled": True, "deadline": "10s", "preempts": True, "keepPercent": 100},
     },
@@ -30,9 +29,7 @@ def running_gang_cluster(
     directory: Path, configuration: Json = CONFIGURATION, **options: Any
 ) -> Iterator[Installation]:
     """A new cluster with the extender that plans gangs; `options` are those of `running_cluster`."""
-    overlay = write_kustomization(
-        directory / "overlay", components=["planner", "gangs"], extender=configuration
-    )
+    overlay = write_kustomization(directory / "overlay", components=["gangs"], extender=configuration)
     with running_installation(directory, overlay, **options) as installation:
         yield installation
 

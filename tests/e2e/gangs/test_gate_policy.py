@@ -1,5 +1,5 @@
-"""The admission policies of the components gangs and planner on a real API server: pods of gangs get the
-gate, and the extender may remove it, nominate pods, and change nothing else."""
+"""The admission policies of gangs and of nominations on a real API server: pods of gangs get the gate, and
+the extender may remove it, nominate pods, and change nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.e2e.shares.share_cluster import NODE, ShareCluster, container, runnin
 GATE = "gpu.scheduler-ext.io/gang"
 GANGS = "gangs"
 PODS = f"/api/v1/namespaces/{GANGS}/pods"
-COMPONENTS = tuple(MANIFESTS / "components" / name for name in ("idle-reclaim", "planner", "gangs"))
+COMPONENTS = tuple(MANIFESTS / "components" / name for name in ("idle-reclaim", "gangs"))
 OURS = {"annotations": {"gpu.scheduler-ext.io/gang": "train", "gpu.scheduler-ext.io/gang-size": "2"}}
 MINE = {"name": "example.com/mine"}
 _numbers = itertools.count()

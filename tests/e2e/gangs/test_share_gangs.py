@@ -37,7 +37,7 @@ def share_gang_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ins
     overlay = write_kustomization(
         directory / "overlay",
         "overlays/shares",
-        ["planner", "gangs"],
+        ["gangs"],
         extender=CONFIGURATION | {"bind": {"enabled": True}},
     )
     with running_share_installation(directory, overlay) as installation:

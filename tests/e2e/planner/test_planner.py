@@ -47,7 +47,7 @@ class Lab(Workload):
 
 @pytest.fixture(scope="module")
 def planner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    with running_installation(tmp_path_factory.mktemp("planner"), "overlays/planner") as installation:
+    with running_installation(tmp_path_factory.mktemp("planner")) as installation:
         yield installation
 
 

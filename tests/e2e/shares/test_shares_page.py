@@ -136,7 +136,8 @@ def test_the_page_from_installing_to_taking_away(reader: ShareReader) -> None:
     kinds = "mutatingadmissionpolicies,mutatingadmissionpolicybindings,validatingadmissionpolicies"
     policies = reader.run_block(f"kubectl get {kinds},validatingadmissionpolicybindings -o name")
     left = {name.rpartition("/")[2] for name in policies.splitlines()}
-    assert left == {"gpu-scheduler-nudge-only", "gpu-scheduler-agent-own-node-only"}
+    ours = {"gpu-scheduler-nudge-only", "gpu-scheduler-nominations-only"}
+    assert left == ours | {"gpu-scheduler-agent-own-node-only"}
     amount = {part: {SHARE: "1"} for part in ("capacity", "allocatable")}
     reader.api.patch(f"{NODE_PATH}/status", {"status": amount})
     reader.run_block(by_hand)

@@ -46,9 +46,6 @@
 {{- if .Values.placeholders.enabled -}}
 {{- $changes = mergeOverwrite $changes (dict "autoscaler" (dict "placeholders" (dict "enabled" true))) -}}
 {{- end -}}
-{{- if .Values.planner.enabled -}}
-{{- $changes = mergeOverwrite $changes (dict "nominate" (dict "enabled" true)) -}}
-{{- end -}}
 {{- if .Values.gangs.enabled -}}
 {{- $changes = mergeOverwrite $changes (dict "nominate" (dict "gangs" (dict "enabled" true))) -}}
 {{- end -}}
