@@ -91,17 +91,16 @@ bench: .venv ## Measure latency at the wire into benchmarks/results/ (minutes; A
 bench-filter: .venv ## Measure filter for pods that fit everywhere and nowhere (three minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.filtering --json benchmarks/results/filtering.json $(ARGS)
 
-# Pods that are equal except for their names, or all different (ASKS=different); default topology spread off, as
-# shipped, or on (SPREAD=default); GPUs per pod (GPUS=8: each pod fills its node). BURSTS=1: bursts of 1,000 pods
-# on clusters that the extender follows; ARGS="--apart --json FILE" gives the API server a core of its own.
+# Pods that are equal except for their names, or all different (ASKS=different); GPUs per pod (GPUS=8: each pod
+# fills its node). BURSTS=1: bursts of 1,000 pods on clusters that the extender follows; ARGS="--apart --json
+# FILE" gives the API server a core of its own.
 ASKS ?= alike
-SPREAD ?= shipped
 GPUS ?= 1
-SCHEDULER_RESULT = benchmarks/results/scheduler-$(ASKS)-$(SPREAD)-$(GPUS)gpu-$(or $(KUBERNETES_VERSION),1.37)
+SCHEDULER_RESULT = benchmarks/results/scheduler-$(ASKS)-$(GPUS)gpu-$(or $(KUBERNETES_VERSION),1.37)
 bench-scheduler: .venv ## Measure a real kube-scheduler with and without extenders (ten minutes; ARGS=--smoke: one)
 	@$(BIN)/python -m tests.e2e.cluster.binaries
 ifeq ($(BURSTS),)
-	$(BIN)/python -m benchmarks.scheduler --asks $(ASKS) --spread $(SPREAD) --gpus $(GPUS) \
+	$(BIN)/python -m benchmarks.scheduler --asks $(ASKS) --gpus $(GPUS) \
 		--json $(SCHEDULER_RESULT).json --png $(SCHEDULER_RESULT).png $(ARGS)
 else
 	$(BIN)/python -m benchmarks.scheduler.bursts \
@@ -109,17 +108,16 @@ else
 endif
 
 # All runs whose figures the documentation has.
-FEW := --contenders none,noop-100,ours
+FEW := --contenders stock,none,noop-100,ours
 bench-scheduler-all: .venv ## Measure it for all published tables, on two releases (an hour; ARGS="--rounds 3": less)
 	@$(MAKE) --no-print-directory bench-scheduler KUBERNETES_VERSION=1.37 ARGS="$(ARGS)"
 	@$(MAKE) --no-print-directory bench-scheduler KUBERNETES_VERSION=1.36 ARGS="$(FEW) $(ARGS)"
 	@for version in 1.37 1.36; do \
-		$(MAKE) --no-print-directory bench-scheduler KUBERNETES_VERSION=$$version SPREAD=default \
+		$(MAKE) --no-print-directory bench-scheduler KUBERNETES_VERSION=$$version ASKS=different \
 			ARGS="$(FEW) $(ARGS)" && \
 		$(MAKE) --no-print-directory bench-scheduler KUBERNETES_VERSION=$$version GPUS=8 \
 			ARGS="--nodes 1000,5000 $(FEW) $(ARGS)" || exit 1; \
 	done
-	@$(MAKE) --no-print-directory bench-scheduler KUBERNETES_VERSION=1.37 ASKS=different ARGS="$(FEW) $(ARGS)"
 
 MINUTES ?= 30
 soak: .venv ## Load the server for MINUTES=30 with all it answers and reloads, and fail where its memory grows

@@ -78,8 +78,6 @@ def test_kube_scheduler_reads_v1_and_has_the_profile_pods_name() -> None:
     assert KUBE_SCHEDULER["kind"] == "KubeSchedulerConfiguration"
     assert [profile["schedulerName"] for profile in KUBE_SCHEDULER["profiles"]] == ["gpu-scheduler"]
     assert Configuration().scheduler_names == ["gpu-scheduler"]
-    # It looks at all nodes.
-    assert KUBE_SCHEDULER["percentageOfNodesToScore"] == 100
 
 
 def test_no_pod_is_evicted_before_the_extender_was_asked() -> None:

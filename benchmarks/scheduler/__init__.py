@@ -14,15 +14,15 @@ first of them, which fill caches and connections, are not counted (`block.py`).
 speed drifts more than contenders differ, so ratios are taken within a round; the report has their median over
 the rounds, and the least and the greatest.
 - One is kube-scheduler as it comes, which is what people run. Most others run the shipped configuration
-(`contenders.py` lists the changes), so they look at all nodes. The no-op extenders run on the extender's own
-transport, so only the decision differs.
+(`contenders.py` lists the changes). The no-op extenders run on the extender's own transport, so only the
+decision differs.
 - The extender decides from a file: it does not see the bindings of the run. All nodes have room, so no
 contender rejects any.
 - Pods are alike to the byte except for their names, as kube-scheduler without an extender needs them for its
 opportunistic batching, and the extender remembers decisions about equal requests; with `--asks different`
 every pod differs (`pods.py`). The report has the part of the pods that were batched. 1.36 batches only pods
 that fill their node, such as those of `--gpus 8`; 1.37 batches others, too.
-- The shipped configuration switches kube-scheduler's default topology spread off. `--spread default` leaves
-it on, which prevents batching.
+- The shipped configuration switches kube-scheduler's default topology spread off, which would prevent
+batching.
 - KUBERNETES_VERSION=1.37 chooses the release of kube-scheduler and of the control plane.
 """

@@ -80,13 +80,6 @@ def _contenders(ctx: click.Context, param: click.Parameter, value: str) -> tuple
     show_default=True,
     help="Per pod; with 8, each pod fills its node.",
 )
-@click.option(
-    "--spread",
-    type=click.Choice(["shipped", "default"]),
-    default="shipped",
-    show_default=True,
-    help="Default topology spread: none, as shipped, or kube-scheduler's own, which prevents batching.",
-)
 @click.option("--seed", type=int, default=42, show_default=True)
 @click.option(
     "--smoke", is_flag=True, help="Does it run? 50 nodes, 200 pods, 1 round; its figures mean nothing."
@@ -103,7 +96,6 @@ def main(
     rounds: int,
     contenders: Sequence[Contender],
     asks: str,
-    spread: str,
     gpus: int,
     seed: int,
     smoke: bool,
@@ -123,7 +115,6 @@ def main(
         seed,
         asks == "alike",
         gpus,
-        spread == "default",
         note=_note,
     )
     room = gpus_of(nodes[0])
@@ -146,7 +137,7 @@ def main(
     except (BinariesError, ChildError, ProcessError, ApiError, OSError) as error:
         raise click.ClickException(str(error)) from error
     rows, ratios = rows_of(blocks), ratios_of(blocks)
-    told = f"{scheduler}, pods {asks} with {gpus} GPU, {spread} topology spread, {machine_line(machine)}"
+    told = f"{scheduler}, pods {asks} with {gpus} GPU, {machine_line(machine)}"
     click.echo("\n\n".join((told, scheduler_table(rows), _LEGEND, ratio_table(ratios))))
     for line in bound_lines(ratios):
         click.echo(line)

@@ -63,14 +63,14 @@ NOOP_FEW = Contender("noop-100", "returns the first 100 names", noop_names=FEW_N
 NOOP_ALL = Contender("noop-all", "returns every name", noop_names=0)
 OURS = Contender("ours", "scheduler-ext serve", ours={})
 OURS_ALL = Contender("ours-all", "with filter.maxCandidates: 0", ours={"filter": {"maxCandidates": 0}})
-ADAPTIVE = Contender("adaptive", "without percentageOfNodesToScore", ours={}, scheduler="adaptive")
+EVERY_NODE = Contender("every-node", "with percentageOfNodesToScore: 100", ours={}, scheduler="every node")
 
-CONTENDERS = {each.name: each for each in (STOCK, NONE, NOOP_FEW, NOOP_ALL, OURS, OURS_ALL, ADAPTIVE)}
+CONTENDERS = {each.name: each for each in (STOCK, NONE, NOOP_FEW, NOOP_ALL, OURS, OURS_ALL, EVERY_NODE)}
 
 
-SCHEDULERS = ("shipped", "default spread", "stock", "adaptive")
-"""The shipped config/kube-scheduler.yaml, the same with kube-scheduler's default topology spread,
-kube-scheduler's defaults, and the shipped one without `percentageOfNodesToScore`."""
+SCHEDULERS = ("shipped", "stock", "every node")
+"""The shipped config/kube-scheduler.yaml, kube-scheduler's defaults, and the shipped one with
+`percentageOfNodesToScore: 100`."""
 
 
 def scheduler_configuration(
@@ -88,14 +88,11 @@ def scheduler_configuration(
         "burst": _REQUESTS_PER_SECOND,
     }
     configuration["leaderElection"] = {"leaderElect": False}
-    (profile,) = configuration["profiles"]
-    if scheduler == "default spread":
-        shipped = profile["pluginConfig"]
-        profile["pluginConfig"] = [each for each in shipped if each["name"] != "PodTopologySpread"]
-    elif scheduler == "stock":
+    if scheduler == "stock":
+        (profile,) = configuration["profiles"]
         configuration["profiles"] = [{"schedulerName": profile["schedulerName"]}]
-    if scheduler in ("stock", "adaptive"):
-        del configuration["percentageOfNodesToScore"]
+    elif scheduler == "every node":
+        configuration["percentageOfNodesToScore"] = 100
     if extender_url is None:
         del configuration["extenders"]
     else:

@@ -39,8 +39,6 @@ class Settings:
     alike: bool = True
     # GPUs per pod.
     gpus: int = 1
-    # Whether kube-scheduler's default topology spread applies to the shipped configuration.
-    spread: bool = False
     # kube-scheduler's back-off ends at 10 s, so a pod that is tried again is seen within this time.
     patience_s: float = 30.0
     note: Callable[[str], None] = print
@@ -89,16 +87,13 @@ def _extenders(settings: Settings, directory: Path, nodes: int) -> Iterator[dict
     with contextlib.ExitStack() as stack:
         running = {}
         for contender in settings.contenders:
-            scheduler = contender.scheduler
-            if settings.spread and scheduler == "shipped":
-                scheduler = "default spread"
             command = contender.command(inventory, directory)
             if command is None:
-                running[contender.name] = Running(scheduler=scheduler)
+                running[contender.name] = Running(scheduler=contender.scheduler)
                 continue
             url_of = stack.enter_context(running_listeners(command))
             health_url = url_of("health") if contender.is_ours else None
-            running[contender.name] = Running(url_of("api"), health_url, scheduler=scheduler)
+            running[contender.name] = Running(url_of("api"), health_url, scheduler=contender.scheduler)
         yield running
 
 

@@ -80,15 +80,6 @@ def the_default_scheduler_is_left_alone(objects: Sequence[Json]) -> Iterator[str
             yield "the Lease is the default scheduler's"
 
 
-def all_nodes_are_looked_at(objects: Sequence[Json]) -> Iterator[str]:
-    for configuration in scheduler_configurations(objects):
-        said = [configuration.get("percentageOfNodesToScore")]
-        said += [each.get("percentageOfNodesToScore", 100) for each in entries(configuration, "profiles")]
-        for percentage in said:
-            if percentage != 100:
-                yield f"percentageOfNodesToScore is {percentage}, not 100"
-
-
 def stated_preferences_come_first(objects: Sequence[Json]) -> Iterator[str]:
     """Then the extender's points, and at last the other scores of kube-scheduler."""
     for configuration in scheduler_configurations(objects):
@@ -298,7 +289,6 @@ def _is_loopback(host: str) -> bool:
 RULES = (
     schedulers_are_configured,
     the_default_scheduler_is_left_alone,
-    all_nodes_are_looked_at,
     stated_preferences_come_first,
     the_way_to_the_extender_is_safe,
     evictions_are_asked_about,

@@ -131,7 +131,6 @@ OF_THE_BASE: list[tuple[str, Change, str]] = [
     ("no configuration", changing("Deployment", *SCHEDULER, args=[]), "without --config"),
     ("the default scheduler's pods", in_profile(schedulerName="default-scheduler"), "a profile is the def"),
     ("no election", in_scheduler(leaderElection={}), "leaderElect is not true"),
-    ("a sample of the nodes", in_scheduler(percentageOfNodesToScore=50), "percentageOfNodesToScore is 50"),
     ("a larger weight of the extender", in_extender(weight=1000), "a step of NodeAffinity counts less"),
     ("no arguments of plugins", in_profile(pluginConfig=None), "has default constraints"),
     ("every pod is sent", in_extender(managedResources=[]), "managedResources is empty"),

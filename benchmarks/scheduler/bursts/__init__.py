@@ -10,7 +10,7 @@ stock: kube-scheduler as it comes
 none: kube-scheduler with the shipped configuration, without an extender (1.37 batches equal pods)
 noop-100: an extender that returns the first 100 names
 ours: this extender, with the shipped configuration
-adaptive: the same without `percentageOfNodesToScore`
+every-node: the same with `percentageOfNodesToScore: 100`
 
 With `--apart`, the API server and etcd have one core, and kube-scheduler and the extender another.
 

@@ -42,7 +42,7 @@ CONTENDERS = {
         Contender("none"),
         Contender("noop-100", noop=True),
         Contender("ours", {}),
-        Contender("adaptive", {}, scheduler="adaptive"),
+        Contender("every-node", {}, scheduler="every node"),
     )
 }
 
