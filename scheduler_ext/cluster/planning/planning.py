@@ -25,7 +25,7 @@ from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
 from scheduler_ext.core.planning.gang_decisions import Decisions
-from scheduler_ext.core.planning.given_places import Step, TriedCluster
+from scheduler_ext.core.planning.given_places import PlanCluster, Step
 from scheduler_ext.core.planning.in_tree_filters import InTreeFilters
 from scheduler_ext.core.planning.outcomes import Outcome
 from scheduler_ext.core.planning.plan import Entry, Plan, State
@@ -263,7 +263,7 @@ class Planning(Background):
         asks = gangs.in_turn(seen.asks)
         return [planner.step(now, asks, version, lambda: self._beside(snapshot, seen))], None
 
-    def _beside(self, snapshot: Snapshot, seen: "_Seen") -> TriedCluster:
+    def _beside(self, snapshot: Snapshot, seen: "_Seen") -> PlanCluster:
         """The cluster for pods alone."""
         cluster = self._cluster(snapshot, seen)
         return cluster if self.gangs is None else self.gangs.beside(cluster, snapshot)

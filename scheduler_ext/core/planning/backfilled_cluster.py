@@ -1,7 +1,7 @@
 """The places that reservations of gangs leave to pods alone."""
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
 from scheduler_ext.core.node.node import BoundPod
@@ -24,24 +24,14 @@ class BackfilledCluster:
         self._backfill = backfill
         self._duration_s = duration_s
 
-    def best(self, ask: WaitingPod, among: Collection[str] | None = None) -> Place | None:
+    def best(self, ask: WaitingPod) -> Place | None:
         """The best place that disturbs no reservation."""
         turn = ask.rank[:2]
-        return self._backfill.place(ask, ask.priority, self._duration_s(ask.uid), among, turn)
+        return self._backfill.place(ask, ask.priority, self._duration_s(ask.uid), turn=turn)
 
     def put(self, ask: WaitingPod, node: str) -> None:
         """The pod is on a node that takes it."""
         self._cluster.put(ask, node)
-
-    def take_back(self, ask: WaitingPod, node: str) -> None:
-        """The place of a pod is not kept any more."""
-        self._cluster.take_back(ask, node)
-
-    def mark(self) -> int:
-        return self._cluster.mark()
-
-    def rollback(self, mark: int) -> None:
-        self._cluster.rollback(mark)
 
     def planned_on(self, node: str, uid: str) -> BoundPod | None:
         """The pod of this uid that has a place on a node."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.planning.placing import Placing
+from scheduler_ext.core.planning.placing import Place
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 
 
@@ -40,11 +40,14 @@ class Given:
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-class TriedCluster(Placing[WaitingPod], Protocol):
-    """A cluster on which places are tried."""
+class PlanCluster(Protocol):
+    """A cluster on which pods alone get places."""
 
-    def take_back(self, ask: WaitingPod, node: str) -> None:
-        """The place of a pod is not kept any more."""
+    def best(self, ask: WaitingPod) -> Place | None:
+        """The place that filter and scores choose for a pod now; None if it fits nowhere."""
+
+    def put(self, ask: WaitingPod, node: str) -> None:
+        """The pod is on a node that takes it."""
 
     def planned_on(self, node: str, uid: str) -> BoundPod | None:
         """The pod of this uid that has a place on a node, with the GPUs of its shares."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from scheduler_ext.core.cache.kept_places import KeptPlace
-from scheduler_ext.core.planning.given_places import Given, GivenPlace, Step, TriedCluster
+from scheduler_ext.core.planning.given_places import Given, GivenPlace, PlanCluster, Step
 from scheduler_ext.core.planning.outcomes import BACKING_OFF, Outcome, Pauses
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
@@ -174,7 +174,7 @@ class Planner:
         return [found[uid] for uid in due]
 
     def step(
-        self, now: float, asks: Sequence[WaitingPod], version: Hashable, make: Callable[[], TriedCluster]
+        self, now: float, asks: Sequence[WaitingPod], version: Hashable, make: Callable[[], PlanCluster]
     ) -> Step:
         """Places for the next pods without one; `asks` are in the order of `rank`. `make` makes the cluster,
         with the places that are kept; it is called if there is something to decide. `version` differs once
