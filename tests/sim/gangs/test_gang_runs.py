@@ -85,13 +85,11 @@ def looked_at() -> Iterator[list[PlannedStarts]]:
 
 
 @pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize(("priorities", "batch"), [("none", 1), ("drawn", 8)])
-def test_every_job_is_accounted_for_and_no_gpu_is_given_twice(
-    start: str, priorities: str, batch: int
-) -> None:
+@pytest.mark.parametrize("priorities", ["none", "drawn"])
+def test_every_job_is_accounted_for_and_no_gpu_is_given_twice(start: str, priorities: str) -> None:
     # Each place in the world is checked.
     with watched(), looked_at() as looks:
-        run = run_of(start, priorities=priorities, batch=batch)
+        run = run_of(start, priorities=priorities)
     assert bool(looks) == (start != ALONE)
     assert run.start == start
     assert run.waiting_milli is not None
