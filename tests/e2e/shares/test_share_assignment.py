@@ -176,5 +176,5 @@ def test_kubernetes_finds_nothing_wrong_with_the_policies(shares: ShareCluster) 
         }
 
     found = eventually(checked, "the policies are checked")
-    assert len(found) == 5
+    assert len(found) == 6
     assert {name: warnings for name, warnings in found.items() if warnings} == {}
