@@ -8,11 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from benchmarks.placement.published import POLICIES, PUBLISHED
-from benchmarks.scheduler.contenders import NONE, NOOP_ALL, NOOP_FEW, OURS
+from benchmarks.scheduler.contenders import EVERY_NODE, NONE, NOOP_FEW, OURS, STOCK
+from scheduler_ext.sim.generator import FAMILIES
+from scheduler_ext.sim.simulation_report import standard_error
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -163,16 +165,13 @@ class Run(NamedTuple):
     pods: str
 
 
-README = Run("alike-shipped-1gpu-1.37", "equal pods")
-DIFFERENT = Run("different-shipped-1gpu-1.37", "pods that all differ")
+README = Run("alike-1gpu-1.37", "equal pods")
+DIFFERENT = Run("different-1gpu-1.37", "pods that all differ")
 RUNS = (
     README,
-    Run("alike-shipped-1gpu-1.36", "equal pods"),
-    Run("alike-shipped-8gpu-1.37", "equal pods of eight GPUs"),
-    Run("alike-shipped-8gpu-1.36", "equal pods of eight GPUs"),
-    Run("alike-default-1gpu-1.37", "equal pods, default topology spread"),
-    Run("alike-default-1gpu-1.36", "equal pods, default topology spread"),
+    Run("alike-1gpu-1.36", "equal pods"),
     DIFFERENT,
+    Run("different-1gpu-1.36", "pods that all differ"),
 )
 
 
@@ -189,9 +188,9 @@ def _speed(row: dict[str, Any]) -> str:
 def pods_per_second_on_the_newest() -> str:
     rows = _measured(README)
     return table(
-        ("nodes", "no extender", "100 names unread", "all names unread", "**scheduler-ext**"),
+        ("nodes", "kube-scheduler as it comes", "**scheduler-ext**", "scheduler-ext, all nodes examined"),
         *(
-            [f"{nodes:,}", *(_speed(rows[nodes, each.name]) for each in (NONE, NOOP_FEW, NOOP_ALL, OURS))]
+            [f"{nodes:,}", *(_speed(rows[nodes, each.name]) for each in (STOCK, OURS, EVERY_NODE))]
             for nodes in sorted({nodes for nodes, _ in rows})
         ),
     )
@@ -202,11 +201,23 @@ def pods_per_second() -> str:
         rows = _measured(run)
         release = _result(f"scheduler-{run.result}")["scheduler"].rpartition(" v")[2]
         batched = f"{100 * rows[nodes, NONE.name]['batchedPart']:.0f} %"
-        measured = (_speed(rows[nodes, each.name]) for each in (NONE, NOOP_FEW, OURS))
-        return [f"{nodes:,}", run.pods, release, batched, *measured]
+        stock, none, unread, ours, every = (
+            _speed(rows[nodes, each.name]) for each in (STOCK, NONE, NOOP_FEW, OURS, EVERY_NODE)
+        )
+        return [f"{nodes:,}", run.pods, release, stock, none, batched, unread, ours, every]
 
     return table(
-        ("nodes", "pods", "Kubernetes", "batched", "no extender", "100 names unread", "**scheduler-ext**"),
+        (
+            "nodes",
+            "pods",
+            "Kubernetes",
+            "as it comes",
+            "no extender",
+            "batched",
+            "100 names unread",
+            "**scheduler-ext**",
+            "all nodes examined",
+        ),
         *(line(nodes, run) for nodes in (1000, 5000) for run in RUNS),
     )
 
@@ -400,6 +411,101 @@ def churn() -> str:
     )
 
 
+def families() -> str:
+    """Generated clusters: inflation beside the best other policy, and churn beside FGD."""
+    floors = _floors("placement-floors")
+
+    def line(name: str) -> Iterator[str]:
+        at = [floors[f"{name} clusters at {load} %"] for load in (100, 130)]
+        in_churn = floors[f"{name} clusters in churn"]
+        yield f"{name}, {FAMILIES[name].nodes:,}"
+        yield " → ".join(f"{each['ours']:.2f}" for each in at)
+        yield " → ".join(f"{each['reference']:.2f} ({each['referencePolicy']})" for each in at)
+        yield " → ".join(f"{each['margin']:+.2f}" for each in at)
+        yield from (f"{in_churn[value]:.2f}" for value in ("ours", "reference"))
+        yield f"{in_churn['margin']:+.2f} ± {in_churn['standardError']:.2f}"
+
+    return table(
+        ("family, nodes", "default", "best of the others", "margin", "churn: default", "fgd", "margin"),
+        *([*line(name)] for name in FAMILIES),
+    )
+
+
+def mig() -> str:
+    found = [each for each in _result("placement-floors")["floors"] if each["group"] == "mig"]
+    best = [each for each in found if each["referencePolicy"] is not None]
+    return table(
+        ("mix", "**default**", "best of the others", "margin"),
+        *(
+            (
+                each["trace"],
+                f"**{each['ours']:.2f}**",
+                f"{each['reference']:.2f} ({each['referencePolicy']})",
+                f"{each['margin']:+.2f} ± {each['standardError']:.2f}",
+            )
+            for each in best
+        ),
+    )
+
+
+def speed_of_decisions() -> str:
+    runs = [row for row in _placements() if row["policy"] == "default"]
+    return f"{round(median(float(row['decisionsPerSecond']) for row in runs), -2):,.0f}"
+
+
+def gangs_over_time() -> str:
+    """Means over the seeds, and the differences of the same jobs."""
+    report = _result("gangs")
+    useful = {
+        start: [run["usefulAllocationPercent"] for run in report["runs"] if run["start"] == start]
+        for start in ("alone", "together", "timed")
+    }
+    means = {mean["start"]: mean for mean in report["summary"]}
+    sizes = ("single", "3-4", "9-16")
+
+    def line(start: str) -> Iterator[str]:
+        mean = means[start]
+        yield f"`{start}`"
+        yield f"{mean['usefulAllocationPercent']:.1f}"
+        apart = [its - alone for its, alone in zip(useful[start], useful["alone"], strict=True)]
+        yield "" if start == "alone" else f"{fmean(apart):+.1f} ± {standard_error(apart):.1f}"
+        yield from (f"{mean[value]:.1f}" for value in ("partialGangsPercent", "givenUp", "deadlocked"))
+        yield from (f"{mean['medianWait'][size]:.2f} / {mean['p95Wait'][size]:.2f}" for size in sizes)
+        yield f"{mean['longestWait']:.2f}"
+
+    return table(
+        (
+            "start",
+            "useful %",
+            "beside `alone`",
+            "partial gangs %",
+            "given up",
+            "deadlocked",
+            "wait: single pods",
+            "3-4 pods",
+            "9-16 pods",
+            "longest wait",
+        ),
+        *([*line(start)] for start in useful),
+    )
+
+
+def scrapes() -> str:
+    """The levels of detail of /metrics, and what a scrape takes."""
+    return table(
+        ("level", "series", "size of a scrape", "first scrape", "nothing changed", "every node changed"),
+        *(
+            (
+                f"`{row['detail']}`",
+                f"{row['series']:,}",
+                f"{row['bytes'] / 1000:,.0f} kB",
+                *(f"{row[f'{state}Seconds']:.2f} s" for state in ("first", "unchanged", "allChanged")),
+            )
+            for row in _result("metrics")["rows"]
+        ),
+    )
+
+
 # The page
 
 
@@ -462,7 +568,7 @@ FIGURES: Mapping[str, Callable[[], str]] = {
     "nominated": nominated,
     "pods per second on the newest": pods_per_second_on_the_newest,
     "pods per second": pods_per_second,
-    "different pods without": partial(time_for_different_pods, NONE.name),
+    "different pods without": partial(time_for_different_pods, STOCK.name),
     "different pods with": partial(time_for_different_pods, OURS.name),
     "packing": packing,
     "packing at 130": packing_at_130,
@@ -479,6 +585,11 @@ FIGURES: Mapping[str, Callable[[], str]] = {
     },
     "other forecasts": other_forecasts,
     "churn": churn,
+    "families": families,
+    "MIG": mig,
+    "speed of decisions": speed_of_decisions,
+    "gangs over time": gangs_over_time,
+    "scrapes": scrapes,
     "the page": the_page,
     "claims, stock": partial(claimed, "stock"),
     "claims": partial(claimed, "ours"),

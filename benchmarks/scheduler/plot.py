@@ -9,13 +9,7 @@ from typing import Any
 from benchmarks.scheduler.contenders import CONTENDERS
 from benchmarks.scheduler.summary import Row, Spread
 
-_COLOURS = {
-    "none": "#bdbdbd",
-    "noop-100": "#9ecae1",
-    "noop-all": "#fdae6b",
-    "ours": "#4292c6",
-    "ours-all": "#e6862e",
-}
+_OURS, _OTHERS = "#4292c6", "#bdbdbd"
 
 
 def write_plot(path: Path, rows: Sequence[Row], machine: str) -> None:
@@ -55,7 +49,7 @@ def _draw(axes: Any, rows: Sequence[Row], value: Callable[[Row], Spread | None])
             [spread.greatest - spread.median for _, spread in measured],
         ],
         error_kw={"elinewidth": 0.8, "capsize": 3, "ecolor": "#444444"},
-        color=[_COLOURS[name] for name, _ in measured],
+        color=[_OURS if CONTENDERS[name].is_ours else _OTHERS for name, _ in measured],
     )
     # At the foot of the bar, where no whisker is.
     for place, median in enumerate(medians):
