@@ -17,7 +17,7 @@ from scheduler_ext.wire.pod.pod_identity import pod_priority, pod_uid
 
 # Occurs in the bytes of every pod with a nomination and of few others, so that few pods are decoded.
 NOMINATED = b'"nominatedNodeName"'
-# More than a planner plans ahead.
+# More than a planner gives places at a time.
 _REMEMBERED = 1024
 
 

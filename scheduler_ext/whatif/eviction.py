@@ -70,7 +70,7 @@ def _proposals(
 
 def _has_devices(asker: Asker, info: NodeInfo, sizing: Sizing) -> bool:
     """Whether DRA has the devices that a pod asks of it. kube-scheduler's dry run takes no claim from the
-    pods that it removes, so that it evicts nobody for a device."""
+    pods that it removes, so that it evicts no pod for a device."""
     units = tuple(ask for ask in asker.request.units if ask.by_claim or info.by_claim(ask.resource))
     return not units or DryRun(info, (), GpuRequest(units=units), sizing).fits(())
 

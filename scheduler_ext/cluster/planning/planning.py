@@ -74,7 +74,7 @@ class Planning(Background):
         "gpu_extender_nominations",
         "Nominations of the planner for pods of no gang, by what became of them: bound where planned, bound "
         "elsewhere, misfit (refused on the planned node), expired (not tried in time), conflict (another "
-        "component had nominated the pod), failed (not written), withdrawn (for a pod of higher priority), "
+        "component had nominated the pod), failed (not written), withdrawn (for a gang of higher priority), "
         "deleted.",
         ("outcome",),
         [outcome.value for outcome in Outcome],
@@ -175,7 +175,7 @@ class Planning(Background):
             return False
         try:
             seen = self._seen
-            ask = next((ask for ask in seen.asks if ask.uid == uid), None) if seen is not None else None
+            ask = next((ask for ask in self._in_turn(seen) if ask.uid == uid), None) if seen else None
             if seen is None or ask is None:
                 return False
             state = self._planner.state_of(ask, time.monotonic())
@@ -260,8 +260,11 @@ class Planning(Background):
                 now, seen.every, seen.members, version, planner, cluster, snapshot, *moving, server_now
             )
 
-        asks = gangs.in_turn(seen.asks)
-        return [planner.step(now, asks, version, lambda: self._beside(snapshot, seen))], None
+        return [planner.step(now, self._in_turn(seen), version, lambda: self._beside(snapshot, seen))], None
+
+    def _in_turn(self, seen: "_Seen") -> Sequence[WaitingPod]:
+        """The pods alone that may get places now."""
+        return seen.asks if self.gangs is None else self.gangs.in_turn(seen.asks)
 
     def _beside(self, snapshot: Snapshot, seen: "_Seen") -> PlanCluster:
         """The cluster for pods alone."""

@@ -138,7 +138,7 @@ class DeviceAsk:
 class Requested(NamedTuple):
     """A number of devices that a claim asks; 0 if their number depends on the node. `every`: all of them;
     `choice`: so many, or another of the claim's choices; `admin`: with admin access, which takes them from
-    nobody. Constraints refer to the `name`, of a choice REQUEST/NAME."""
+    no pod. Constraints refer to the `name`, of a choice REQUEST/NAME."""
 
     ask: DeviceAsk
     devices: int

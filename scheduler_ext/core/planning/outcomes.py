@@ -19,7 +19,7 @@ class Outcome(MeaningEnum):
     EXPIRED = "expired", "The pod was not tried in time."
     CONFLICT = "conflict", "Another component had nominated the pod, or it was another pod of that name."
     FAILED = "failed", "The nomination could not be written."
-    WITHDRAWN = "withdrawn", "The place was given up, for a pod of higher priority or because it was lost."
+    WITHDRAWN = "withdrawn", "The place was given up, for a gang of higher priority or because it was lost."
     DELETED = "deleted", "The pod was deleted before it was bound."
 
 

@@ -12,8 +12,8 @@ from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.sim.gangs.jobs import Job, JobPod
 from scheduler_ext.sim.preemption import Resident
 from scheduler_ext.sim.scheduler import Placement, Scheduler
-from scheduler_ext.sim.together import OfKind, TriedPlaces
 from scheduler_ext.sim.trace_workload import PodKind
+from scheduler_ext.sim.tried_places import OfKind, TriedPlaces
 from scheduler_ext.sim.world import World
 
 

@@ -1,4 +1,4 @@
-"""A server on which extenders plan ahead."""
+"""A server on which extenders plan."""
 
 from __future__ import annotations
 

@@ -89,18 +89,18 @@ def test_pods_that_are_left_alone_are_named(ahead: Planned) -> None:
 
 def test_no_pod_has_to_leave_for_one_that_fits_and_is_to_be_nominated(ahead: Planned) -> None:
     live = ahead.extender()
-    leaves_others = live._extender.preemptor.is_to_be_nominated
+    is_to_be_nominated = live._extender.preemptor.is_to_be_nominated
     large = [{"name": "main", "resources": {"limits": {WHOLE: "9"}}}]
     untried: Json = {"status": {"conditions": []}}
     ahead.wait("fits", **untried)
     ahead.wait("large", containers=large, **untried)
-    eventually(lambda: leaves_others("uid-fits"))
-    assert not leaves_others("uid-large")
-    assert not leaves_others("uid-unknown")
+    eventually(lambda: is_to_be_nominated("uid-fits"))
+    assert not is_to_be_nominated("uid-large")
+    assert not is_to_be_nominated("uid-unknown")
     ahead.wait("fits")
     eventually(lambda: ahead.nominated("fits") is not None)
     # Should its node refuse it then, it may evict others.
-    eventually(lambda: not leaves_others("uid-fits"))
+    eventually(lambda: not is_to_be_nominated("uid-fits"))
 
 
 def test_a_nomination_of_another_component_is_not_touched(ahead: Planned) -> None:

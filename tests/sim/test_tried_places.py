@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler_ext.sim.together import TriedPlaces
 from scheduler_ext.sim.trace_workload import TracePod
+from scheduler_ext.sim.tried_places import TriedPlaces
 from scheduler_ext.sim.world import World
 from tests.sim.small import cluster_of, scheduler_of, share
 
