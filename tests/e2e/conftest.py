@@ -25,7 +25,11 @@ from tests.e2e.workload import Workload
 
 _T = TypeVar("_T")
 HERE = Path(__file__).parent
-_NOT_BEFORE_1_36 = (*(HERE / name for name in ("dra", "gangs", "shares")), HERE / "test_preemption_lag.py")
+_NOT_BEFORE_1_36 = (
+    *(HERE / name for name in ("dra", "gangs", "shares")),
+    HERE / "autoscaler_config" / "test_model_affinity.py",
+    HERE / "test_preemption_lag.py",
+)
 # The fixtures that are a standing cluster.
 STANDING = {"installation", "shares", "share_installation"}
 _OF_SHARES = {

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import yaml
 
+from scheduler_ext.core.gpu.model_table import MODEL_ROWS
 from tests.manifests.configuration_rules import extender_configurations, scheduler_configurations
 from tests.manifests.objects import Json, entries, of_kind, title
 
@@ -18,13 +19,17 @@ _WRITTEN = {
     ("bindings", "CREATE"),
 }
 
+# Without it, the extender decides alone.
+_DISPENSABLE = {"gpu-scheduler-model-affinity"}
+
 
 def mutations_hold(objects: Sequence[Json]) -> Iterator[str]:
     bound = {each["spec"]["policyName"] for each in of_kind(objects, "MutatingAdmissionPolicyBinding")}
     for policy in of_kind(objects, "MutatingAdmissionPolicy"):
-        if policy["metadata"]["name"] not in bound:
+        name = policy["metadata"]["name"]
+        if name not in bound:
             yield f"{title(policy)}: nothing binds it"
-        if policy["spec"].get("failurePolicy", "Fail") != "Fail":
+        if policy["spec"].get("failurePolicy", "Fail") != "Fail" and name not in _DISPENSABLE:
             yield f"{title(policy)}: lets pass what it fails on"
         if policy["spec"].get("reinvocationPolicy") != "IfNeeded":
             yield f"{title(policy)}: what comes after it would be left as it is"
@@ -69,6 +74,18 @@ def policies_know_the_resource(objects: Sequence[Json]) -> Iterator[str]:
                 yield f"{where}: knows shares as {known}, not as {name}"
 
 
+def policies_know_the_gpus(objects: Sequence[Json]) -> Iterator[str]:
+    for where, known in _variables(objects, "models"):
+        missing = {row.name for row in MODEL_ROWS}.symmetric_difference(yaml.safe_load(known))
+        if missing:
+            yield f"{where}: models differ from the table in {', '.join(sorted(missing))}"
+    for configuration in extender_configurations(objects):
+        names = [*configuration.resources.whole_gpu, configuration.resources.memory_share]
+        for where, known in _variables(objects, "resources"):
+            if yaml.safe_load(known) != names:
+                yield f"{where}: resources {known} are not the configured ones, {', '.join(names)}"
+
+
 def _variables(objects: Sequence[Json], name: str) -> Iterator[tuple[str, str]]:
     """(where, expression) of the variables of policies that have this name."""
     for policy in of_kind(objects, "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"):
@@ -82,4 +99,5 @@ RULES = (
     who_assigns_is_guarded,
     policies_know_the_schedulers,
     policies_know_the_resource,
+    policies_know_the_gpus,
 )

@@ -14,7 +14,16 @@ from tests.manifests.policy import violations
 from tests.manifests.shipped import base, shipped
 
 Change = Callable[[list[Json]], Any]
-COMPONENTS = ["dra", "dra-health", "gangs", "idle-reclaim", "placeholders", "shares", "standalone-mtls"]
+COMPONENTS = [
+    "dra",
+    "dra-health",
+    "gangs",
+    "idle-reclaim",
+    "model-affinity",
+    "placeholders",
+    "shares",
+    "standalone-mtls",
+]
 
 
 @pytest.mark.parametrize(
@@ -321,12 +330,30 @@ OF_SHARES: list[tuple[str, Change, str]] = [
     ),
 ]
 
+MODEL_AFFINITY = "MutatingAdmissionPolicy gpu-scheduler-model-affinity"
+OF_MODEL_AFFINITY: list[tuple[str, Change, str]] = [
+    (
+        "a model that the table lacks",
+        changing(MODEL_AFFINITY, "spec", "variables", "models", expression="['A100-80GB', 'A100-81GB']"),
+        "models differ from the table in A10, A100-40GB, A100-81GB, A10G",
+    ),
+    (
+        "another resource of GPUs",
+        in_ours(resources={"wholeGpu": ["example.com/gpu"]}),
+        "are not the configured ones, example.com/gpu, gpu.scheduler-ext.io/memory-mib",
+    ),
+]
+
 
 @pytest.mark.parametrize(
     ("components", "change", "said"),
     [
         pytest.param(components, change, said, id=name)
-        for components, table in (((), OF_THE_BASE), (("shares",), OF_SHARES))
+        for components, table in (
+            ((), OF_THE_BASE),
+            (("shares",), OF_SHARES),
+            (("model-affinity",), OF_MODEL_AFFINITY),
+        )
         for name, change, said in table
     ],
 )

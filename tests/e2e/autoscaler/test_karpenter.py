@@ -21,6 +21,7 @@ from tests.e2e.autoscaler.node_groups import (
     NodeGroup,
 )
 from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.installation import MANIFESTS
 from tests.e2e.shares.share_workload import ShareWorkload
 from tests.e2e.workload import MIG_HALF
 from tests.held import DEVICES
@@ -54,7 +55,7 @@ SICK = {"state": "Unhealthy", "reason": "XID 79"}
 
 
 def model(name: str) -> dict[str, str]:
-    """A nodeSelector for a model, which Karpenter understands."""
+    """A nodeSelector for a model, which Karpenter understands, or an annotation."""
     return {f"{ANNOTATION}model": name}
 
 
@@ -62,6 +63,31 @@ def model(name: str) -> dict[str, str]:
 def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
     with open_market(tmp_path_factory.mktemp("karpenter"), GROUPS) as market:
         yield market
+
+
+@pytest.fixture
+def model_affinity(market: Market) -> Iterator[None]:
+    """The component of that name, for a test."""
+    kubectl = market.installation.plane.kubectl
+    policy = MANIFESTS / "components" / "model-affinity" / "policy.yaml"
+    kubectl("apply", "--server-side", "-f", policy)
+    with ShareWorkload(market.installation) as workload:
+        tried = workload.pod({GPU: "1"}, annotations=model("T4"))
+        path = f"/api/v1/namespaces/{workload.namespace}/pods?dryRun=All"
+        eventually(lambda: "affinity" in market.api.create(path, tried)["spec"], "the policy works")
+    yield
+    kubectl("delete", "-f", policy)
+
+
+@pytest.mark.usefixtures("model_affinity")
+def test_from_zero_nodes_an_annotation_alone_buys_a_node_of_the_model(market: Market) -> None:
+    with ShareWorkload(market.installation) as workload:
+        names = ("H100", "a100", "A100-80GB")
+        pods = [workload.pod({GPU: "1"}, annotations=model(name)) for name in names]
+        market.run_all(workload, pods)
+        bought = market.bought()
+    market.clear()
+    assert bought == {"h100": 1, "a100-spot": 1}
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +185,7 @@ def refused_pods(market: Market, workload: ShareWorkload) -> dict[str, str]:
         SICKNESS: workload.pod({GPU: "1"}, nodeSelector=model("H100-80GB")),
         # Less than a node has left where each has three of the six shares, and more than any GPU has.
         MEMORY: workload.share(50000),
-        WISH: workload.pod({GPU: "1"}, annotations={f"{ANNOTATION}model": "A100-80GB"}),
+        WISH: workload.pod({GPU: "1"}, annotations=model("A100-80GB")),
     }
     for reason, group in ((SICKNESS, "h100"), (MEMORY, "shares")):
         # A pod that is judged before the change is known would be bound.
