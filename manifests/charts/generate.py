@@ -72,6 +72,12 @@ SCHEDULERS = {"\"['gpu-scheduler']\"": "\"['{{ .Values.schedulerName }}']\""}
 # The extender may have further ones, which the kube-scheduler of the chart does not serve.
 _NAMES = ".Values.extender.config.schedulerNames | default (list .Values.schedulerName)"
 ALL_SCHEDULERS = {"\"['gpu-scheduler']\"": f"\"['{{{{ {_NAMES} | join \"', '\" }}}}']\""}
+RESOURCES = {
+    "'nvidia.com/gpu', 'nvidia.com/gpu.shared', 'amd.com/gpu', 'gpu.intel.com/i915', 'gpu.intel.com/xe',\n"
+    "        'habana.ai/gaudi', 'gpu.scheduler-ext.io/memory-mib'": (
+        "'{{ include \"gpu-scheduler.gpuResources\" . }}'"
+    )
+}
 BY_VARIABLE = {
     'byVariable\n      expression: "true"': 'byVariable\n      expression: "{{ not .Values.shares.cdi }}"'
 }
@@ -205,6 +211,12 @@ COPIES = (
             ".Values.placeholders.enabled",
         )
         for name in ("namespace", "roles", "priority-class", "budget")
+    ),
+    Copied(
+        f"{COMPONENTS}/model-affinity/policy.yaml",
+        "model-affinity/policy.yaml",
+        ".Values.modelAffinity.enabled",
+        replaced=ALL_SCHEDULERS | RESOURCES,
     ),
     Copied(f"{COMPONENTS}/dra-health/roles.yaml", "dra/roles.yaml", ".Values.dra.deviceTaints"),
     Copied(f"{COMPONENTS}/idle-reclaim/roles.yaml", "idle/roles.yaml", RECLAIMS),

@@ -47,6 +47,7 @@ DIGEST = f"sha256:{'ab' * 32}"
                 "dra": {"deviceTaints": True},
                 "gangs": {"enabled": True},
                 "idle": {"reclaim": "evict"},
+                "modelAffinity": {"enabled": True},
                 "placeholders": {"enabled": True},
                 "extender": {"config": {"idle": {"reclaim": {"perHour": 2}}}},
             },
@@ -54,7 +55,8 @@ DIGEST = f"sha256:{'ab' * 32}"
             | OWN_CONFIGURATION
             | {
                 "components": [
-                    f"components/{name}" for name in ("idle-reclaim", "gangs", "dra-health", "placeholders")
+                    f"components/{name}"
+                    for name in ("idle-reclaim", "gangs", "dra-health", "model-affinity", "placeholders")
                 ]
             },
             {
@@ -132,23 +134,43 @@ DIGEST = f"sha256:{'ab' * 32}"
             id="another name for the scheduler of shares",
         ),
         pytest.param(
-            {"extender": {"config": {"schedulerNames": ["gpu-scheduler", "other"]}}},
+            {
+                "extender": {
+                    "config": {
+                        "resources": {"wholeGpu": ["nvidia.com/gpu", "example.com/gpu"]},
+                        "schedulerNames": ["gpu-scheduler", "other"],
+                    }
+                },
+                "modelAffinity": {"enabled": True},
+            },
             BASE
             | OWN_CONFIGURATION
             | {
+                "components": ["components/model-affinity"],
                 "patches": [
                     {
                         "target": {
-                            "kind": "ValidatingAdmissionPolicy",
-                            "name": "gpu-scheduler-nominations-only",
+                            "kind": "(Validating|Mutating)AdmissionPolicy",
+                            "name": "gpu-scheduler-(nominations-only|model-affinity)",
                         },
                         "patch": "- {op: replace, path: /spec/variables/0/expression,"
                         " value: \"['gpu-scheduler', 'other']\"}",
-                    }
-                ]
+                    },
+                    {
+                        "target": {
+                            "kind": "MutatingAdmissionPolicy",
+                            "name": "gpu-scheduler-model-affinity",
+                        },
+                        "patch": "- {op: replace, path: /spec/variables/1/expression, value:"
+                        " \"['nvidia.com/gpu', 'example.com/gpu', 'gpu.scheduler-ext.io/memory-mib']\"}",
+                    },
+                ],
             },
-            {"extender.yaml": f"{EXTENDER}schedulerNames: [gpu-scheduler, other]\n"},
-            id="a further scheduler that uses the extender",
+            {
+                "extender.yaml": f"{EXTENDER}schedulerNames: [gpu-scheduler, other]\n"
+                "resources: {wholeGpu: [nvidia.com/gpu, example.com/gpu]}\n"
+            },
+            id="a further scheduler that uses the extender, and a resource of its own",
         ),
     ],
 )

@@ -121,6 +121,7 @@ OF_CLUSTERS: list[tuple[str, Json, str]] = [
     ("requires kubeVersion: >=1.31.0-0", {}, "1.30.14"),
     ("shares.enabled: memory shares need Kubernetes 1.36", SHARED, "1.35.4-eks-1a2b3c"),
     ("gangs.enabled: the policy that holds pods back needs Kubernetes 1.36", GANGS, "1.35.4"),
+    ("modelAffinity.enabled: the policy", {"modelAffinity": {"enabled": True}}, "1.35.4"),
     ("needs Kubernetes 1.34", {"dra": {"enabled": True}}, "1.33.13"),
     ("needs Kubernetes 1.34", {"dra": {"deviceTaints": True}}, "1.33.13"),
     # Of a vendor that numbers releases of its own, after the minor releases that the chart knows.

@@ -119,6 +119,7 @@ def test_on_openshift_it_equals_the_component_and_every_pod_has_a_constraint(
                 "monitoring": {"enabled": True},
                 "placeholders": {"enabled": True},
                 "gangs": {"enabled": True},
+                "modelAffinity": {"enabled": True},
             },
             id="everything that goes together",
         ),

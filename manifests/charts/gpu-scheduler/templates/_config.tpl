@@ -66,6 +66,13 @@
 {{- end -}}
 {{- end }}
 
+{{/* The resources of GPUs, joined for a list in CEL. */}}
+{{- define "gpu-scheduler.gpuResources" -}}
+{{- $shipped := (.Files.Get "files/extender.yaml" | fromYaml).resources -}}
+{{- $resources := mergeOverwrite $shipped (deepCopy (.Values.extender.config.resources | default dict)) -}}
+{{- append $resources.wholeGpu $resources.memoryShare | join "', '" -}}
+{{- end }}
+
 {{/* The seconds of a duration such as 2m30s, which the schema has checked. */}}
 {{- define "gpu-scheduler.seconds" -}}
 {{- $units := dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 -}}
