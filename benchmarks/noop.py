@@ -72,6 +72,7 @@ def noop_app(max_names: int = 0) -> Flask:
         return _json(b'{"ok":true}')
 
     @app.post("/filter")
+    @app.post("/filter/best")
     def filter_nodes() -> Response:
         return _json(filter_reply(_body(), max_names))
 

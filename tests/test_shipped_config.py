@@ -97,7 +97,7 @@ def test_leadership_has_a_lease_of_its_own() -> None:
 def test_the_extender_entry_is_as_the_server_needs_it() -> None:
     assert {key: value for key, value in EXTENDER.items() if key != "managedResources"} == {
         "urlPrefix": "http://127.0.0.1:8888",
-        "filterVerb": "filter",
+        "filterVerb": "filter/best",
         "prioritizeVerb": "prioritize",
         "preemptVerb": "preempt",
         "weight": 200,

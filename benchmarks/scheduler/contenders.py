@@ -62,15 +62,15 @@ NONE = Contender("none", "no extender")
 NOOP_FEW = Contender("noop-100", "returns the first 100 names", noop_names=FEW_NAMES)
 NOOP_ALL = Contender("noop-all", "returns every name", noop_names=0)
 OURS = Contender("ours", "scheduler-ext serve", ours={})
-OURS_ALL = Contender("ours-all", "with filter.maxCandidates: 0", ours={"filter": {"maxCandidates": 0}})
+OURS_100 = Contender("ours-100", "with filterVerb: filter, the best 100", ours={}, scheduler="best 100")
 EVERY_NODE = Contender("every-node", "with percentageOfNodesToScore: 100", ours={}, scheduler="every node")
 
-CONTENDERS = {each.name: each for each in (STOCK, NONE, NOOP_FEW, NOOP_ALL, OURS, OURS_ALL, EVERY_NODE)}
+CONTENDERS = {each.name: each for each in (STOCK, NONE, NOOP_FEW, NOOP_ALL, OURS, OURS_100, EVERY_NODE)}
 
 
-SCHEDULERS = ("shipped", "stock", "every node")
+SCHEDULERS = ("shipped", "stock", "every node", "best 100")
 """The shipped config/kube-scheduler.yaml, kube-scheduler's defaults, and the shipped one with
-`percentageOfNodesToScore: 100`."""
+`percentageOfNodesToScore: 100`, or with `filterVerb: filter`."""
 
 
 def scheduler_configuration(
@@ -98,6 +98,8 @@ def scheduler_configuration(
     else:
         (extender,) = configuration["extenders"]
         extender["urlPrefix"] = extender_url
+        if scheduler == "best 100":
+            extender["filterVerb"] = "filter"
         if binds:
             extender["bindVerb"] = "bind"
     return configuration

@@ -112,7 +112,7 @@ def _recorded(recorded: _Values) -> list[str]:
         asked = "Asked once" if recorded["filters"] == 1 else f"Asked {recorded['filters']} times, last"
         lines.append(
             f"{asked} at {_time(recorded['at'])}: of {nodes_in_words(recorded['nodesIn'])} "
-            f"{recorded['nodesOut']:,} fitted" + (f"; {reasons}" if reasons else "")
+            f"{recorded['fitting']:,} fitted" + (f"; {reasons}" if reasons else "")
         )
     best, bound = recorded["best"], recorded["bound"]
     if best is not None:

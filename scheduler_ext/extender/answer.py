@@ -39,8 +39,7 @@ class Answer:
     basis: Basis | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """One score of a node, 0 to 1; its part of the total, and the mean over the compared nodes."""
 
     name: str
@@ -54,8 +53,7 @@ class Term:
         return self.weight * (self.value - self.mean)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A node that fits, its total and its terms; `of` is the number of nodes that fit."""
 
     node: str
@@ -91,18 +89,18 @@ def best_of(decision: Decision, rows: Ints) -> tuple[Candidate, ...]:
     states = snapshot.state_of[fitting]
     totals = decision.totals[states]
     order = np.lexsort((snapshot.name_rank[fitting], -totals))[:_KEPT]
-    # A NameIndex has its names in the order of their rows.
-    names = list(snapshot.row_of)
-    means = [float(value[states].mean()) for _, _, value in decision.scored.terms]
+    terms = [
+        (score.name, weight, value[states[order]].tolist(), float(value[states].mean()))
+        for score, weight, value in decision.scored.terms
+    ]
     return tuple(
         Candidate(
-            names[int(fitting[i])],
-            float(totals[i]),
-            tuple(
-                Term(score.name, weight, float(value[states[i]]), mean)
-                for (score, weight, value), mean in zip(decision.scored.terms, means, strict=True)
-            ),
+            snapshot.row_of.names[row],
+            total,
+            tuple(Term(name, weight, values[place], mean) for name, weight, values, mean in terms),
             len(fitting),
         )
-        for i in order
+        for place, (row, total) in enumerate(
+            zip(fitting[order].tolist(), totals[order].tolist(), strict=True)
+        )
     )

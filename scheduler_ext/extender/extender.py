@@ -162,8 +162,9 @@ class Extender:
         # It also has the new kinds of GPUs.
         self._table.forecast = self._looked_up = snapshot.forecast
 
-    def filter(self, body: bytes, deadline: float) -> Answer:
-        """The reply to filter. `deadline` is on the monotonic clock; past it RequestError 503."""
+    def filter(self, body: bytes, deadline: float, *, best_only: bool = False) -> Answer:
+        """The reply to filter, `best_only` with the nodes that prioritize gives the most points.
+        `deadline` is on the monotonic clock; past it RequestError 503."""
         args, elsewhere = _in_place(decode_args(body))
         request, generation = self._request(args), self._published()
         if (one := self.nominations.one_place(args, request, generation)) is not None:
@@ -174,7 +175,8 @@ class Extender:
             decision = self._with_all_steps(decision, names)
         _check(deadline)
         rows = decision.snapshot.rows(names)
-        passed = np.flatnonzero(select_candidates(decision, rows, self._policy.max_candidates)).tolist()
+        chosen = select_candidates(decision, rows, self._policy.max_candidates, best_only=best_only)
+        passed = np.flatnonzero(chosen).tolist()
         refused, rejected = _refusals(names, decision.verdict[decision.snapshot.state_of[rows]], request)
         if refused and generation.snapshot.planned.kept and args.nodes is None:
             self._name_kept(generation, decision, refused, rejected)

@@ -59,8 +59,8 @@ class Offered:
 @dataclass(slots=True)
 class Recorded:
     """The recorded decisions about one pod. Times are wall time in seconds. `number` counts every change of
-    any record. `pod` is the redacted manifest. `nodes_in` to `problem` are of the last filter,
-    `candidates` are the best nodes of the last prioritize."""
+    any record. `pod` is the redacted manifest. `nodes_in` to `candidates`, the
+    best nodes, are of the last filter; `candidates` of prioritize if kube-scheduler does not call filter."""
 
     uid: str
     namespace: str
@@ -78,6 +78,11 @@ class Recorded:
     offered: Offered | None = None
     candidates: tuple[Candidate, ...] = ()
     bound: Bound | None = None
+
+    @property
+    def fitting(self) -> int:
+        """The number of nodes that fitted. filter returns the best of them."""
+        return self.candidates[0].of if self.candidates else self.nodes_out
 
     @property
     def size(self) -> int:
@@ -212,8 +217,8 @@ class Record(Background):
                 offered = asked | short[decision.snapshot.state_of]
             bits, asked_bits = np.packbits(offered).tobytes(), np.packbits(asked).tobytes()
             entry.offered = Offered(decision.snapshot.row_of, bits, asked_bits)
-            entry.candidates = ()
-        else:
+            entry.candidates = best_of(decision, rows)
+        elif not entry.filters:
             entry.candidates = best_of(decision, rows)
         self._changed(entry, at)
 

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 from flask import Blueprint, Flask, Response, request
 from werkzeug.exceptions import HTTPException
@@ -86,17 +87,15 @@ def api_app(
         finally:
             metrics.observe(name, code, time.monotonic() - started)
 
-    @app.post("/filter")
-    def filter_nodes() -> Response:
-        return serve("filter", extender.filter)
-
-    @app.post("/prioritize")
-    def prioritize_nodes() -> Response:
-        return serve("prioritize", extender.prioritize)
-
-    @app.post("/preempt")
-    def preempt_pods() -> Response:
-        return serve("preempt", extender.preemptor.preempt)
+    decisions: dict[str, Verb] = {
+        "filter": extender.filter,
+        "filter/best": partial(extender.filter, best_only=True),
+        "prioritize": extender.prioritize,
+        "preempt": extender.preemptor.preempt,
+    }
+    for path, verb in decisions.items():
+        answer = partial(serve, path.partition("/")[0], verb)
+        app.add_url_rule(f"/{path}", path, answer, methods=["POST"])
 
     @app.post("/bind")
     def bind_pod() -> Response:

@@ -8,6 +8,7 @@ among the victims crashes kube-scheduler and an empty list of them is an error t
 is ever written."""
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
@@ -36,14 +37,15 @@ class _ExtenderArgs(Struct, rename="pascal", gc=False):
     node_names: list[str] | None = None
 
 
-class _OfPod(Struct, frozen=True):
-    """A request about a pod, which stays undecoded: its bytes are the same in each of its requests."""
+class _OfPod(Struct, frozen=True, dict=True):
+    """A request about a pod, which is decoded when it is read first: its bytes are the same in each of its
+    requests, and mostly they are enough."""
 
     raw_pod: bytes
 
-    @property
+    @cached_property
     def pod(self) -> kube.Pod:
-        """The pod, decoded at each call. Raises RequestError (400) that names the problem."""
+        """The pod. Raises RequestError (400) that names the problem."""
         return decode_pod(self.raw_pod)
 
 

@@ -641,9 +641,9 @@ class Fickle(Extender):
 
     asked = 0
 
-    def filter(self, body: bytes, deadline: float) -> Answer:
+    def filter(self, body: bytes, deadline: float, *, best_only: bool = False) -> Answer:
         self.asked += 1
-        found = super().filter(body, deadline)
+        found = super().filter(body, deadline, best_only=best_only)
         return replace(found, body=b"{}") if self.asked % 2 else found
 
 

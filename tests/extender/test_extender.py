@@ -34,9 +34,9 @@ CLUSTER: list[Json] = [
 KNOWN = sorted(item["metadata"]["name"] for item in CLUSTER if item["kind"] != "Pod")
 
 
-def filtered(extender: Extender, body: bytes) -> tuple[list[str], dict[str, str]]:
+def filtered(extender: Extender, body: bytes, *, best_only: bool = False) -> tuple[list[str], dict[str, str]]:
     """(nodes that fit, nodes that do not with reasons)"""
-    reply: dict[str, Any] = json.loads(extender.filter(body, until()).body)
+    reply: dict[str, Any] = json.loads(extender.filter(body, until(), best_only=best_only).body)
     assert (reply["Nodes"], reply["FailedNodes"], reply["Error"]) == (None, {}, "")
     return reply["NodeNames"], reply["FailedAndUnresolvableNodes"]
 
@@ -53,6 +53,7 @@ ASKS = [
     pod("slice", {"nvidia.com/mig-1g.10gb": "1"}),
     pod("wish", {WHOLE: "1"}, annotations={"gpu.scheduler-ext.io/model": "T4"}),
     pod("none"),
+    pod("soft", {WHOLE: "1"}, topologySpreadConstraints=[{"whenUnsatisfiable": "ScheduleAnyway"}]),
     pod("bad", {WHOLE: "-1"}),
 ]
 NAMES = st.lists(st.sampled_from([*KNOWN, "unknown", "", "ü" * 100]), max_size=30)
@@ -71,8 +72,8 @@ def test_every_node_asked_about_gets_exactly_one_answer(
     assert set(refused.values()) <= TEXTS
     assert not set(fitting) & set(refused)
     withheld = len(names) - len(fitting) - sum(name in refused for name in names)
-    if max_candidates == 0 or asking["metadata"]["name"] == "none":
-        # A pod without a GPU request fits every node.
+    if max_candidates == 0 or asking["metadata"]["name"] in ("none", "soft"):
+        # A pod without a GPU request fits every node, and kube-scheduler decides by soft preferences.
         assert fitting == [name for name in names if name not in refused]
         assert withheld == 0
     else:
@@ -81,6 +82,21 @@ def test_every_node_asked_about_gets_exactly_one_answer(
         assert len(fitting) <= max_candidates
         assert withheld == 0 or len(fitting) == max_candidates
     assert [name for name, _ in scored(extender, body)] == names
+
+
+@settings(max_examples=60)
+@given(asking=st.sampled_from(ASKS), names=NAMES)
+def test_the_best_nodes_are_those_with_ten_points(asking: Json, names: list[str]) -> None:
+    extender = extender_on(*CLUSTER)
+    body = names_body(asking, names)
+    fitting, refused = filtered(extender, body)
+    best, refused_too = filtered(extender, body, best_only=True)
+    assert refused_too == refused
+    if asking["metadata"]["name"] in ("none", "soft"):
+        # kube-scheduler decides among all nodes.
+        assert best == fitting
+    else:
+        assert best == [name for name, score in scored(extender, body) if score == 10]
 
 
 def test_nodes_that_differ_by_less_than_a_step_get_equal_points() -> None:

@@ -59,6 +59,15 @@ def test_a_decision_is_remembered_with_its_reasons_and_its_best_nodes() -> None:
     assert found.bound is None
 
 
+def test_nodes_that_fit_are_counted_beyond_the_returned_ones() -> None:
+    extender = extender_on(*NODES)
+    asking = pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "model": "A100-80GB"})
+    extender.record.answered("filter", extender.filter(names_body(asking, NAMES), FOREVER, best_only=True))
+    found = kept(extender)
+    assert (found.nodes_out, found.fitting) == (1, 2)
+    assert [candidate.node for candidate in found.candidates] == ["small", "large"]
+
+
 def test_the_record_has_the_nodes_of_the_request() -> None:
     extender = extender_on(*NODES)
     ask(extender, pod("p", {WHOLE: "1"}), ["large", "stranger"])

@@ -212,6 +212,17 @@ class TestCounts:
             assert sum(samples[rejections(reason.text)] for reason in REASONS) == 1
 
 
+def test_filter_for_the_best_nodes_withholds_the_others(server: Served) -> None:
+    names = ["gpu-node-00", "gpu-node-01", "gpu-node-04", FULL_NODE]
+    before = server.samples()
+    best, all_fitting = (
+        server.post(verb, names_body(ONE_GPU, names)).json for verb in ("filter/best", "filter")
+    )
+    assert best == all_fitting | {"NodeNames": ["gpu-node-01"]}  # type: ignore[operator]
+    assert all_fitting["NodeNames"] == names[:3]  # type: ignore[index]
+    assert grown(before, server.samples())[f'{NODES}_count{{direction="out",verb="filter"}}'] == 2
+
+
 READ = {"GET", "HEAD", "OPTIONS"}
 SEND = {"POST", "OPTIONS"}
 

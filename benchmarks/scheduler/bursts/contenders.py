@@ -42,6 +42,7 @@ CONTENDERS = {
         Contender("none"),
         Contender("noop-100", noop=True),
         Contender("ours", {}),
+        Contender("ours-100", {}, scheduler="best 100"),
         Contender("every-node", {}, scheduler="every node"),
     )
 }

@@ -60,10 +60,11 @@ def _note(pod: BoundPod, node: str, entry: Recorded, chosen_by: str) -> str:
     devices = [f"{container}: {', '.join(uuids)}" for container, uuids in sorted(pod.devices.items())]
     where = f"on {node}" + (f" ({'; '.join(devices)})" if devices else f", GPUs picked by {chosen_by}")
     candidate = next((each for each in entry.candidates if each.node == node), None)
-    # kube-scheduler asks for no scores if only one node fits, and adds scores of its own.
+    if entry.fitting == 1:
+        return f"{where}; the only node that fitted"
+    # kube-scheduler adds scores of its own.
     if candidate is None:
-        only = entry.nodes_out == 1
-        return f"{where}; " + ("the only node" if only else f"one of {entry.nodes_out}") + " that fitted"
+        return f"{where}; one of {entry.fitting} that fitted"
     rank = "best" if candidate is entry.candidates[0] else "among the best"
     terms = [f"{term.name} {term.value:.2f} (mean {term.mean:.2f})" for term in candidate.strongest]
     return f"{where}; {rank} of {candidate.of} that fitted" + (f": {', '.join(terms)}" if terms else "")

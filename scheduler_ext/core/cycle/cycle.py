@@ -184,18 +184,23 @@ def score_nodes(decision: Decision) -> Scored:
     return Scored(terms, totals, RESOLUTION / whole)
 
 
-def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
+def select_candidates(decision: Decision, rows: Ints, limit: int, *, best_only: bool = False) -> Bools:
     """Which of the nodes at `rows` to return to kube-scheduler, `[row]`: the `limit` best that fit (0:
-    all that fit), by total; names break a tie for the last places. All that fit are returned for a pod that
-    requests no GPU, and for a pod with soft preferences, so that kube-scheduler can apply these to all."""
+    all that fit), by total; names break a tie for the last places. With `best_only`, of these only the nodes
+    that get the most points. All that fit are returned for a pod that requests no GPU, and for a pod with
+    soft preferences, so that kube-scheduler can apply these to all."""
     state = decision.snapshot.state_of[rows]
     fits = decision.fits[state]
-    count = int(np.count_nonzero(fits))
     request = decision.request
-    limited = isinstance(request, GpuRequest) and request.asks_gpu and not request.soft_preferences
-    if not limit or count <= limit or not limited:
+    if not isinstance(request, GpuRequest) or not request.asks_gpu or request.soft_preferences:
         return fits
-    totals = decision.totals[state]
+    if best_only:
+        totals = decision.totals[state]
+        fits = fits & (_below(totals, decision.scored.resolution) == 0)
+    count = int(np.count_nonzero(fits))
+    if not limit or count <= limit:
+        return fits
+    totals = np.where(fits, decision.totals[state], -np.inf)
     edge = np.partition(totals, len(totals) - limit)[len(totals) - limit]
     chosen: Bools = totals > edge
     equal = np.flatnonzero(totals == edge)
@@ -207,17 +212,22 @@ def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
     return chosen
 
 
+def _below(totals: Floats, resolution: float) -> Floats:
+    """How far totals are below the best one, in whole steps of the resolution, if there is one; infinite for
+    a node that does not fit."""
+    best = totals.max(initial=-np.inf)
+    if best == -np.inf:
+        return np.full(len(totals), np.inf)
+    below: Floats = best - totals
+    return np.floor(below / resolution) if resolution > 0.0 else below
+
+
 def points(totals: Floats, resolution: float = 0.0) -> npt.NDArray[np.int64]:
     """Totals as kube-scheduler's 0 to 10, by their order in steps of the resolution below the best: a node
     that is far better or worse than all others takes no points from these. Only totals within the first step
     get 10; equal totals get equal points, never in inverted order. kube-scheduler's own scores decide among
     equal points, then chance."""
-    best = totals.max(initial=-np.inf)
-    if best == -np.inf:
-        return np.zeros(len(totals), np.int64)
-    below = best - totals
-    if resolution > 0.0:
-        below = np.floor(below / resolution)
+    below = _below(totals, resolution)
     ordered = np.sort(below)
     ordered = ordered[: ordered.searchsorted(np.inf)]
     # Each step but the worst.

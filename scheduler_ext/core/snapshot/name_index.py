@@ -27,6 +27,7 @@ class NameIndex(dict[str, int]):
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__((name, row) for row, name in enumerate(names))
+        self.names = tuple(names)
         self._table = _table([hash(name) for name in names]) if len(names) >= _MANY else None
 
     def __missing__(self, name: str) -> int:
