@@ -190,7 +190,12 @@ def pods_per_second_on_the_newest() -> str:
     return table(
         ("nodes", "kube-scheduler as it comes", "**scheduler-ext**", "scheduler-ext, all nodes examined"),
         *(
-            [f"{nodes:,}", *(_speed(rows[nodes, each.name]) for each in (STOCK, OURS, EVERY_NODE))]
+            [
+                f"{nodes:,}",
+                *(_speed(rows[nodes, each.name]) for each in (STOCK, OURS)),
+                # kube-scheduler examines all of a hundred nodes anyway.
+                _speed(rows[nodes, EVERY_NODE.name]) if nodes > 100 else "the same",
+            ]
             for nodes in sorted({nodes for nodes, _ in rows})
         ),
     )

@@ -217,7 +217,7 @@ class Record(Background):
                 offered = asked | short[decision.snapshot.state_of]
             bits, asked_bits = np.packbits(offered).tobytes(), np.packbits(asked).tobytes()
             entry.offered = Offered(decision.snapshot.row_of, bits, asked_bits)
-            entry.candidates = best_of(decision, rows)
+            entry.candidates = best_of(decision, rows) if answer.nodes_out else ()
         elif not entry.filters:
             entry.candidates = best_of(decision, rows)
         self._changed(entry, at)

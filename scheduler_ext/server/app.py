@@ -170,6 +170,8 @@ def inspect_app(*questions: Blueprint) -> Flask:
 
 def _bare_app(name: str) -> Flask:
     app = Flask(f"scheduler_ext.{name}", static_folder=None)
+    # Two slashes are another path, and no redirect.
+    app.url_map.merge_slashes = False
 
     @app.errorhandler(HTTPException)
     def refused(error: HTTPException) -> Response:

@@ -4,6 +4,7 @@ there."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,24 @@ ONE = {"nvidia.com/gpu": "1"}
 # Of so many, kube-scheduler examines 142.
 NODES = 300
 PODS = 40
+# What a planner does not check: preferences, and requirements that most nodes meet.
+UNSEEN: dict[str, Any] = {
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": "x"}},
+        }
+    ],
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
+            ]
+        }
+    },
+}
 SICK = {"state": "Unhealthy", "reason": "XID 79"}
 
 
@@ -30,7 +49,7 @@ def large(installed: Installation) -> Iterator[Workload]:
         yield workload
 
 
-def bound_by_nominations(workload: Workload, node: str, **wishes: str) -> None:
+def bound_by_nominations(workload: Workload, node: str, spec: dict[str, Any], **wishes: str) -> None:
     """Pods that only this node takes are bound there, one after the other, until one was nominated."""
 
     def nominated() -> float:
@@ -40,7 +59,7 @@ def bound_by_nominations(workload: Workload, node: str, **wishes: str) -> None:
     before, pods = nominated(), 0
     while nominated() == before:
         assert pods < PODS, "no pod was nominated"
-        assert workload.place(workload.pod(ONE, annotations=annotations)) == node
+        assert workload.place(workload.pod(ONE, annotations=annotations, **spec)) == node
         pods += 1
 
 
@@ -49,7 +68,8 @@ def test_pods_of_a_model_that_one_node_has(large: Workload) -> None:
         large.add_whole(f"t4-{number}", 1, model="T4")
     rare = large.add_whole("rare", PODS)
     large.publish()
-    bound_by_nominations(large, rare, model="A100")
+    for spec in ({}, UNSEEN):
+        bound_by_nominations(large, rare, spec, model="A100")
 
 
 def test_pods_beside_many_sick_gpus(large: Workload) -> None:
@@ -57,4 +77,4 @@ def test_pods_beside_many_sick_gpus(large: Workload) -> None:
         large.add_node(f"sick-{number}", ONE, [gpu(0, f"GPU-sick-{number}", health=SICK)])
     healthy = large.add_whole("healthy", PODS)
     large.publish(all_known=False)
-    bound_by_nominations(large, healthy)
+    bound_by_nominations(large, healthy, {})

@@ -61,7 +61,9 @@ def _note(pod: BoundPod, node: str, entry: Recorded, chosen_by: str) -> str:
     where = f"on {node}" + (f" ({'; '.join(devices)})" if devices else f", GPUs picked by {chosen_by}")
     candidate = next((each for each in entry.candidates if each.node == node), None)
     if entry.fitting == 1:
-        return f"{where}; the only node that fitted"
+        # For a pod with a nomination or a kept place, only this node is considered.
+        alone = entry.nodes_in == 1 or entry.nodes_in - sum(entry.rejected.values()) > 1
+        return f"{where}; the only node that " + ("was considered" if alone else "fitted")
     # kube-scheduler adds scores of its own.
     if candidate is None:
         return f"{where}; one of {entry.fitting} that fitted"

@@ -28,7 +28,7 @@ from scheduler_ext.wire.gangs import gates_in_words
 from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_amounts import other_requests, quantities
 from scheduler_ext.wire.pod.pod_identity import is_finished
-from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
+from scheduler_ext.wire.pod.pod_needs import OFTEN_MET, PREFERENCES, not_modelled, pod_needs
 from scheduler_ext.wire.redacted import spec_key
 
 _REMEMBERED = 512
@@ -118,6 +118,10 @@ class FollowedCluster:
         """All waiting pods, in kube-scheduler's order."""
         return self._order.copy()
 
+    def waiting_pod(self, uid: str) -> WaitingPod | None:
+        """The waiting pod of this uid."""
+        return self._waiting.get(uid)
+
     def by_uid(self) -> dict[str, WaitingPod]:
         """The same by uid."""
         return self._waiting.copy()
@@ -144,7 +148,8 @@ class FollowedCluster:
             was_tried=_was_tried(pod),
             nominated=state.nominated_node,
             planned=state.planned,
-            not_modelled=asked.not_modelled,
+            not_modelled=tuple(each for each in asked.not_modelled if each not in OFTEN_MET),
+            unseen=tuple(each for each in asked.not_modelled if each in OFTEN_MET),
             invalid=state.invalid or asked.invalid,
             gated=state.gated,
         )
@@ -159,7 +164,7 @@ class FollowedCluster:
     def _read(self, pod: kube.Pod) -> _Asked:
         # Gates are known from the pod's state, and no obstacle to the plan for others.
         gates = gates_in_words(pod)
-        features = tuple(each for each in not_modelled(pod) if each not in gates)
+        features = tuple(each for each in not_modelled(pod) if each not in gates and each not in PREFERENCES)
         try:
             needs = pod_needs(pod)
         except QuantityError as error:

@@ -42,7 +42,6 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gang_pod import GangPod, names_in
 from scheduler_ext.wire.gangs import gang_wish
-from scheduler_ext.wire.pod.pod_needs import PREFERENCES
 
 log = logging.getLogger(__name__)
 
@@ -387,10 +386,10 @@ class GangPlanning:
         return {uid: f"the API server refuses to remove its gate: {why}" for uid, why in refused}
 
     def _problem(self, ask: WaitingPod) -> str | None:
-        """Why a member cannot be planned. kube-scheduler may weigh its preferences; a gang does without."""
+        """Why a member cannot be planned."""
         if ask.invalid is not None:
             return ask.invalid
-        if unknown := ", ".join(each for each in ask.not_modelled if each not in PREFERENCES):
+        if unknown := ", ".join((*ask.not_modelled, *ask.unseen)):
             return f"it asks {unknown}, which the planner does not know"
         conflict = self._conflicts.get(ask.uid)
         if conflict is None or not conflict.again or ask.is_foreign:

@@ -175,8 +175,10 @@ class Planning(Background):
             return False
         try:
             seen = self._seen
-            ask = next((ask for ask in self._in_turn(seen) if ask.uid == uid), None) if seen else None
-            if seen is None or ask is None:
+            # kube-scheduler asks before the next step.
+            with self._source.locked:
+                ask = self._followed.waiting_pod(uid)
+            if seen is None or ask is None or not self._is_in_turn(ask):
                 return False
             state = self._planner.state_of(ask, time.monotonic())
             if state is not State.WAITING:
@@ -262,6 +264,10 @@ class Planning(Background):
 
         return [planner.step(now, self._in_turn(seen), version, lambda: self._beside(snapshot, seen))], None
 
+    def _is_in_turn(self, ask: WaitingPod) -> bool:
+        """Whether a pod is one alone that may get a place now."""
+        return self.gangs is None or bool(self.gangs.in_turn(self.gangs.alone([ask])))
+
     def _in_turn(self, seen: "_Seen") -> Sequence[WaitingPod]:
         """The pods alone that may get places now."""
         return seen.asks if self.gangs is None else self.gangs.in_turn(seen.asks)
@@ -305,7 +311,8 @@ class Planning(Background):
         return _Seen(asks, every, kept, members, assumed, binding, freed, clock)
 
     def _end_in_vain(self, cache: Cache, asks: Mapping[str, WaitingPod], now: float) -> None:
-        """End the places whose nomination could not be written, or that filter refused."""
+        """End the places whose nomination could not be written, that filter refused, or that kube-scheduler
+        seems to refuse."""
         planner, gangs = self._planner, self.gangs
         for each in self._writer.take_failed():
             if gangs is not None and gangs.is_member(each.uid):
@@ -327,6 +334,10 @@ class Planning(Background):
                 cache.unplan(uid)
             elif planner.place_of(uid) is not None and uid in asks:
                 planner.ended(uid, Outcome.MISFIT, now)
+                cache.give_up(uid)
+        for uid in planner.untried(now):
+            if uid in asks:
+                planner.ended(uid, Outcome.EXPIRED, now)
                 cache.give_up(uid)
 
     def _cluster(self, snapshot: Snapshot, seen: "_Seen", *, gangs_due: bool = False) -> PlannedCluster:

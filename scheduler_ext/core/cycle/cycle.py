@@ -194,10 +194,10 @@ def select_candidates(decision: Decision, rows: Ints, limit: int, *, best_only: 
     request = decision.request
     if not isinstance(request, GpuRequest) or not request.asks_gpu or request.soft_preferences:
         return fits
-    if best_only:
-        totals = decision.totals[state]
-        fits = fits & (_below(totals, decision.scored.resolution) == 0)
     count = int(np.count_nonzero(fits))
+    if best_only and count > 1:
+        fits = fits & (_below(decision.totals[state], decision.scored.resolution) == 0)
+        count = int(np.count_nonzero(fits))
     if not limit or count <= limit:
         return fits
     totals = np.where(fits, decision.totals[state], -np.inf)

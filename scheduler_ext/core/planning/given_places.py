@@ -31,13 +31,16 @@ class Step:
 
 @dataclass(slots=True)
 class Given:
-    """A place that was given, and until when it is kept; `written` once the pod shows it."""
+    """A place that was given, and until when it is kept; `written` once the pod shows it, since `written_at`;
+    `tried` once kube-scheduler has got a node for the pod."""
 
     ask: WaitingPod
     node: str
     until: float
     written: bool = False
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    written_at: float | None = None
+    tried: bool = False
 
 
 class PlanCluster(Protocol):

@@ -21,6 +21,9 @@ from scheduler_ext.core.planning.waiting_pod import WaitingPod
 _BATCH = 32
 # A pod that kube-scheduler has come to is bound within this time, or tried again.
 _BINDING_S = 5.0
+# kube-scheduler tries a nominated pod at once, or after its back-off of up to ten seconds. Nothing is heard
+# if its own filters refuse the node. That is likely for a pod with features that are not checked here.
+_TRIED_S, _UNSEEN_TRIED_S = 10.0, 3.0
 # Kinds of pods of which none fitted are tried again in rounds: at the earliest after this time, or after so
 # many times as long as the last round took.
 _AGAIN_S, _PAUSE = 0.25, 4.0
@@ -121,6 +124,19 @@ class Planner:
         """kube-scheduler has come to these pods and got a node for each: they are about to be bound."""
         self._asked = {uid: at for uid, at in self._asked.items() if now < at + _BINDING_S}
         self._asked |= dict.fromkeys(uids, now)
+        for uid in uids:
+            if (given := self._given.get(uid)) is not None:
+                given.tried = True
+
+    def untried(self, now: float) -> list[str]:
+        """The pods that kube-scheduler has not placed within the time in which it tries a nominated pod."""
+        return [
+            uid
+            for uid, given in self._given.items()
+            if given.written_at is not None
+            and not given.tried
+            and now >= given.written_at + (_UNSEEN_TRIED_S if given.ask.unseen else _TRIED_S)
+        ]
 
     def forget(self) -> None:
         """Another planner has taken over."""
@@ -144,7 +160,8 @@ class Planner:
                 outcome = Outcome.BOUND if node == given.node else Outcome.ELSEWHERE
                 self.ended(uid, Outcome.DELETED if node is None else outcome, now)
             elif (place := kept.get(uid)) is not None and place.node == given.node:
-                given.written = given.written or place.written
+                if place.written and not given.written:
+                    given.written, given.written_at = True, now
                 given.ask = asks[uid]
             elif uid not in binding:
                 self.ended(uid, self._lost(given, asks[uid], now), now)
@@ -152,7 +169,10 @@ class Planner:
         for uid, place in kept.items():
             if uid not in self._given and uid in asks:
                 # From before this planner was active, or of a former process.
-                self._given[uid] = Given(asks[uid], place.node, place.until, place.written, place.pod.devices)
+                written_at = now if place.written else None
+                self._given[uid] = Given(
+                    asks[uid], place.node, place.until, place.written, place.pod.devices, written_at
+                )
 
     def _lost(self, given: Given, ask: WaitingPod, now: float) -> Outcome:
         if ask.is_foreign:

@@ -76,7 +76,7 @@ class Metrics:
         self._rejections = Counter(
             "gpu_extender_rejections",
             (
-                "Nodes refused by filter, by reason. Fitting nodes beyond the best filter.maxCandidates do "
+                "Nodes refused by filter, by reason. Fitting nodes that are not among the returned best do "
                 "not count."
             ),
             ("reason",),

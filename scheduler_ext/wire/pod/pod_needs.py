@@ -59,6 +59,16 @@ PREFERENCES = frozenset(
     ("preferred pod affinity", "preferred pod anti-affinity", "topology spread with ScheduleAnyway")
 )
 """What `not_modelled` names and a pod may do without."""
+OFTEN_MET = frozenset(
+    (
+        "pod affinity",
+        "pod anti-affinity",
+        "topology spread constraints",
+        "volumes bound to nodes",
+        "host ports",
+    )
+)
+"""What `not_modelled` names and many nodes meet, so that it is worth while to try one."""
 
 
 def not_modelled(pod: kube.Pod, claims: ClaimLookup | None = None) -> list[str]:

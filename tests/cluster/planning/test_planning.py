@@ -64,7 +64,7 @@ def test_waiting_pods_are_nominated_and_followed(ahead: Planned) -> None:
 def test_pods_that_are_left_alone_are_named(ahead: Planned) -> None:
     live = ahead.extender()
     port = {"name": "main", "ports": [{"hostPort": 80}], "resources": {"limits": {WHOLE: "1"}}}
-    ahead.wait("ports", containers=[port])
+    ahead.wait("claims", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
     ahead.wait("gated", schedulingGates=[{"name": "example.com/quota"}])
     ahead.add("member", size=1)
     ahead.wait("theirs", status={"nominatedNodeName": "b"})
@@ -72,7 +72,7 @@ def test_pods_that_are_left_alone_are_named(ahead: Planned) -> None:
     ahead.wait("large", containers=[port | {"ports": [], "resources": {"limits": {WHOLE: "9"}}}])
     ahead.wait("fits")
     expected = {
-        "ports": State.NOT_MODELLED,
+        "claims": State.NOT_MODELLED,
         "gated": State.GATED,
         "member": State.GATED,  # where gangs are not planned
         "theirs": State.NOMINATED_ELSEWHERE,
@@ -81,7 +81,7 @@ def test_pods_that_are_left_alone_are_named(ahead: Planned) -> None:
     }
     eventually(lambda: states(live) == expected)
     found = entries(live)
-    assert found["ports"].reason == "it asks host ports"
+    assert found["claims"].reason == "it asks resource claims (DRA)"
     assert found["theirs"].node == "b"
     assert found["large"].refusals == {"Insufficient nvidia.com/gpu per device": 2}
     assert ahead.writes() == 1

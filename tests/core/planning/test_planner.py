@@ -131,7 +131,7 @@ def test_a_place_is_planned_then_nominated_then_bound() -> None:
     [
         pytest.param({"gated": True}, State.GATED, id="a pod with gates"),
         pytest.param({"invalid": "bad"}, State.INVALID, id="an unreadable pod"),
-        pytest.param({"not_modelled": ("host ports",)}, State.NOT_MODELLED, id="a pod with host ports"),
+        pytest.param({"not_modelled": ("claims",)}, State.NOT_MODELLED, id="a pod with unknown claims"),
         pytest.param({"nominated": "b"}, State.NOMINATED_ELSEWHERE, id="a pod that another one nominated"),
     ],
 )
@@ -141,7 +141,7 @@ def test_pods_that_are_left_alone(fields: dict[str, object], state: State) -> No
     found.ask(ask)
     assert found.plan() == {}
     assert found.state("p") is state
-    reasons = {State.INVALID: "bad", State.NOT_MODELLED: "it asks host ports"}
+    reasons = {State.INVALID: "bad", State.NOT_MODELLED: "it asks claims"}
     assert found.planner.reason_of(ask, state) == reasons.get(state, "")
 
 
@@ -171,6 +171,30 @@ def test_what_becomes_of_a_nomination(end: str, outcome: Outcome) -> None:
             found.asks["p"] = waiting("p", nominated="b") if end == "foreign" else found.asks["p"]
     found.step()
     assert found.planner.take_outcomes() == {outcome: 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "later_s", "untried"),
+    [
+        pytest.param({}, 9.9, [], id="a pod whose back-off may not be over"),
+        pytest.param({}, 10.0, ["p"], id="a pod after the longest back-off"),
+        pytest.param({"unseen": ("host ports",)}, 2.9, [], id="a pod with host ports, just written"),
+        pytest.param({"unseen": ("host ports",)}, 3.0, ["p"], id="a pod with host ports"),
+    ],
+)
+def test_a_nomination_that_kube_scheduler_does_not_follow_ends_early(
+    fields: dict[str, object], later_s: float, untried: list[str]
+) -> None:
+    found = run(1)
+    found.ask(waiting("p", **fields))  # type: ignore[arg-type]
+    assert found.step() == {"p": "a"}
+    assert found.planner.untried(found.now + 60) == []  # not written yet
+    found.step()
+    written_at = found.planner._given["p"].written_at
+    assert written_at is not None
+    assert found.planner.untried(written_at + later_s) == untried
+    found.planner.asked(found.now, ["p"])
+    assert found.planner.untried(written_at + 60) == []
 
 
 def test_a_pod_is_planned_again_ever_more_slowly() -> None:
