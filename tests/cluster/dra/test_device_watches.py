@@ -13,7 +13,7 @@ from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import NODES, PODS
 from tests.cluster.api.api_requests import Request, lists
 from tests.cluster.api.api_server import ApiServer
-from tests.cluster.dra.conftest import CLAIMS, CLASSES, ROOT, RULES, SERVED, SLICES, Serve
+from tests.cluster.dra.fixtures import CLAIMS, CLASSES, ROOT, RULES, SERVED, SLICES, Serve
 from tests.cluster.following import eventually
 from tests.cluster.living import TWO, Living
 from tests.dra_objects import (

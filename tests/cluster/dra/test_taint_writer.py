@@ -11,7 +11,7 @@ from scheduler_ext.wire.config import Configuration, DraSection
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NODES
 from tests.cluster.api.api_requests import Request
-from tests.cluster.dra.conftest import CLASSES, RULES, SERVED, SLICES, Serve
+from tests.cluster.dra.fixtures import CLASSES, RULES, SERVED, SLICES, Serve
 from tests.cluster.following import eventually
 from tests.cluster.living import SICK, Living
 from tests.dra_objects import device_class, gpu_device, resource_slice, taint_rule
