@@ -36,7 +36,7 @@ test-page: .venv ## Open the live page in a browser and use it (chromium and chr
 # change.
 LONG := $(addprefix tests/, core/preemption/test_preemption_oracle.py \
 	binding/test_bind_exploration.py whatif/test_copies.py whatif/test_what_if.py whatif/test_gangs_placed.py \
-	defrag/test_plan_laws.py binding/test_promises.py explain/test_replay.py explain/test_diagnosis.py \
+	features/defrag/test_plan_laws.py binding/test_promises.py explain/test_replay.py explain/test_diagnosis.py \
 	explain/test_preferred_affinity.py sim/test_whole_runs.py agent/test_crd_rules.py \
 	cluster/leases/test_own_lease_order.py wire/test_yaml_fuzz.py core/planning/test_planner.py \
 	core/planning/test_gang_machine.py core/planning/test_gang_fit.py core/planning/test_gang_reservation.py \

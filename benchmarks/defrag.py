@@ -24,8 +24,8 @@ from typing import Any
 
 from benchmarks.placement.inputs import read_folder
 from benchmarks.report import aligned
-from scheduler_ext.defrag.movable import Rules
-from scheduler_ext.defrag.plan import Plan, make_plan, waiting_pod
+from scheduler_ext.features.defrag.movable import Rules
+from scheduler_ext.features.defrag.plan import Plan, make_plan, waiting_pod
 from scheduler_ext.sim.generator import GENERATED, generate_traces
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
@@ -33,9 +33,9 @@ from scheduler_ext.sim.world import NodeShape
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.wire.config import Configuration, MemorySection
 from scheduler_ext.wire.objects import read_objects, read_pods
-from tests.defrag.exhaustive import fewest_moves
-from tests.defrag.small_clusters import objects as small_objects
-from tests.defrag.small_clusters import small_cluster
+from tests.features.defrag.exhaustive import fewest_moves
+from tests.features.defrag.small_clusters import objects as small_objects
+from tests.features.defrag.small_clusters import small_cluster
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 
 WHOLE = "nvidia.com/gpu"

@@ -15,10 +15,11 @@ from scheduler_ext.printable import printable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _MODULES = {
-    **dict.fromkeys(("nodes", "pods"), "node"),
-    **dict.fromkeys(("capacity", "replay"), "explain"),
-    **dict.fromkeys(("reasons", "check-config"), "reference"),
-    "autoscaler-config": "autoscaler_config",
+    **dict.fromkeys(("nodes", "pods"), ".node"),
+    **dict.fromkeys(("capacity", "replay"), ".explain"),
+    **dict.fromkeys(("reasons", "check-config"), ".reference"),
+    "autoscaler-config": ".autoscaler_config",
+    "defrag": "scheduler_ext.features.defrag.command",
 }
 # The commands of `kubectl gpu-placement`.
 CLUSTER_COMMANDS = (
@@ -50,7 +51,7 @@ class LazyCommands(Mapping[str, click.Command]):
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._names:
             raise KeyError(name)
-        module = import_module(f"{self._package}.{_MODULES.get(name, name)}")
+        module = import_module(_MODULES.get(name, f".{name}"), self._package)
         command: click.Command = getattr(module, name.replace("-", "_"))
         return command
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.defrag.movable import Rules, movable_pods
+from scheduler_ext.features.defrag.movable import Rules, movable_pods
 from scheduler_ext.views.cost_report import cost_report
 from scheduler_ext.views.idle_pods import idle_pod_list
 from scheduler_ext.views.listing import inventory_list
@@ -16,8 +16,8 @@ from scheduler_ext.whatif.whatif import WhatIf
 from scheduler_ext.wire.config import Configuration, CostSection
 from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.times import time_text
-from tests.defrag.planning import owned
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
+from tests.features.defrag.planning import owned
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
 from tests.views.seen import state
 

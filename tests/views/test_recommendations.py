@@ -9,7 +9,7 @@ import pytest
 from scheduler_ext.views.recommendations import recommendation_list
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import seconds
-from tests.defrag.planning import owned
+from tests.features.defrag.planning import owned
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, pod, terminated
 from tests.views.seen import state
 

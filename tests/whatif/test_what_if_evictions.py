@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from scheduler_ext.wire.config import Configuration, PreemptionSection
-from tests.defrag.planning import budget
 from tests.extender.foreseeing import WHOLE, asks, foreseen
 from tests.extender.preempting import leaving, nominated, on_gpu, whole_node
+from tests.features.defrag.planning import budget
 from tests.kube_objects import gpu, gpu_node, holder, node, pod
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from tests.cli.commands import CONFIGURED, WHOLE, Written, run, serving
-from tests.defrag.planning import MIG_HALF, mig_node, owned, whole_node, whole_pod
 from tests.explain.explaining import mig
+from tests.features.defrag.planning import MIG_HALF, mig_node, owned, whole_node, whole_pod
 from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod
 
 OBJECTS = [
@@ -202,8 +202,8 @@ def test_a_run_is_refused_where_another_holds_room_also_without_a_plan(
 ) -> None:
     # The test server reviews no rights, and has no /version.
     held = "node a holds room for default/w until 2099-01-01T00:00:00Z"
-    monkeypatch.setattr("scheduler_ext.cli.defrag.missing_rights", lambda *_: [])
-    monkeypatch.setattr("scheduler_ext.defrag.live_rooms.LiveRooms.left", lambda *_: [held])
+    monkeypatch.setattr("scheduler_ext.features.defrag.command.missing_rights", lambda *_: [])
+    monkeypatch.setattr("scheduler_ext.features.defrag.live_rooms.LiveRooms.left", lambda *_: [held])
     room = [{"for": "default/w", "until": "2099-01-01T00:00:00Z"}]
     report, there = whole_node("a", 2)
     report["metadata"]["annotations"] = {HELD_ANNOTATION: json.dumps(room)}

@@ -8,8 +8,8 @@ from itertools import count
 from typing import NamedTuple
 
 from scheduler_ext.core.preemption.dry_run import Gone
-from scheduler_ext.defrag.leaving_sets import LeavingSets, Price
-from scheduler_ext.defrag.movable import MovablePod
+from scheduler_ext.features.defrag.leaving_sets import LeavingSets, Price
+from scheduler_ext.features.defrag.movable import MovablePod
 
 
 class PodSet(NamedTuple):

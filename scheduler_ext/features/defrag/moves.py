@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler_ext.defrag.movable import MovablePod
+from scheduler_ext.features.defrag.movable import MovablePod
 from scheduler_ext.whatif.whatif import Asker
 
 # At 1,213 nodes this takes about a second.

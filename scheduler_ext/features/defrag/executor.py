@@ -12,12 +12,12 @@ from scheduler_ext.cluster.api_paths import GPU_NODES, pod_path
 from scheduler_ext.cluster.client.transport import RefusedError, Transport, is_transient
 from scheduler_ext.cluster.one_shot import cluster_state
 from scheduler_ext.core.errors import ClusterError, InventoryError, PodError
-from scheduler_ext.defrag.evictions import NOT_FOUND, POLL_S, evict
-from scheduler_ext.defrag.live_rooms import LiveRooms
-from scheduler_ext.defrag.movable import Rules
-from scheduler_ext.defrag.moves import Hold, Move
-from scheduler_ext.defrag.plan import Outcome, Wanted
-from scheduler_ext.defrag.recheck import broken, names, still_waiting
+from scheduler_ext.features.defrag.evictions import NOT_FOUND, POLL_S, evict
+from scheduler_ext.features.defrag.live_rooms import LiveRooms
+from scheduler_ext.features.defrag.movable import Rules
+from scheduler_ext.features.defrag.moves import Hold, Move
+from scheduler_ext.features.defrag.plan import Outcome, Wanted
+from scheduler_ext.features.defrag.recheck import broken, names, still_waiting
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gpunode import read_gpu_node

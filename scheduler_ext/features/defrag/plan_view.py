@@ -10,14 +10,14 @@ from scheduler_ext.core.intree import OTHER_NODES
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
-from scheduler_ext.defrag.executor import Execution
-from scheduler_ext.defrag.movable import MovablePod
-from scheduler_ext.defrag.moves import Hold, Move
-from scheduler_ext.defrag.plan import Outcome, Plan, doubt, gpus_in_words
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.in_words import devices as devices_in_words
 from scheduler_ext.explain.in_words import shortfall
 from scheduler_ext.explain.ineffective import held_room
+from scheduler_ext.features.defrag.executor import Execution
+from scheduler_ext.features.defrag.movable import MovablePod
+from scheduler_ext.features.defrag.moves import Hold, Move
+from scheduler_ext.features.defrag.plan import Outcome, Plan, doubt, gpus_in_words
 from scheduler_ext.whatif.whatif import name_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_identity import pod_name

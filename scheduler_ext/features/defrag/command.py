@@ -17,12 +17,19 @@ from scheduler_ext.cli.kubeconfigs import transport_of
 from scheduler_ext.cli.options import FILE_OR_STDIN, bundled, duration, namespace_option, output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show
 from scheduler_ext.core.errors import ClusterError, InventoryError, PodError
-from scheduler_ext.defrag.executor import Executor
-from scheduler_ext.defrag.movable import Rules, held_devices
-from scheduler_ext.defrag.moves import Effort
-from scheduler_ext.defrag.plan import Plan, Wanted, doubt, free_gpus, make_plan, waiting_pod
-from scheduler_ext.defrag.plan_view import amounts, execution_json, place, plan_json, summary, verdicts
-from scheduler_ext.defrag.rights import RIGHTS, missing_rights
+from scheduler_ext.features.defrag.executor import Executor
+from scheduler_ext.features.defrag.movable import Rules, held_devices
+from scheduler_ext.features.defrag.moves import Effort
+from scheduler_ext.features.defrag.plan import Plan, Wanted, doubt, free_gpus, make_plan, waiting_pod
+from scheduler_ext.features.defrag.plan_view import (
+    amounts,
+    execution_json,
+    place,
+    plan_json,
+    summary,
+    verdicts,
+)
+from scheduler_ext.features.defrag.rights import RIGHTS, missing_rights
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.manifests import Manifest, every_pod

@@ -10,8 +10,8 @@ from scheduler_ext.core.preemption.disruption import Budget, over_budget
 from scheduler_ext.core.preemption.dry_run import Gone
 from scheduler_ext.core.preemption.victim_search import Need, cheapest_first, focuses, gpu_needs, other_needs
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.defrag.movable import MovablePod
-from scheduler_ext.defrag.moving_cluster import MovingCluster
+from scheduler_ext.features.defrag.movable import MovablePod
+from scheduler_ext.features.defrag.moving_cluster import MovingCluster
 from scheduler_ext.whatif.whatif import Asker
 
 # (disruption budgets that are exceeded, moves, highest priority, value at risk).

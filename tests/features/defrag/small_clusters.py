@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from tests.defrag.planning import MIG_HALF, WHOLE, budget, mig_node, owned, share_node, whole_node
+from tests.features.defrag.planning import MIG_HALF, WHOLE, budget, mig_node, owned, share_node, whole_node
 from tests.kube_objects import ANNOTATION, SHARE, Json, pod
 
 TOTAL_MIB = 81920

@@ -13,16 +13,23 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.node.placed import with_pod
 from scheduler_ext.core.node.promisable import overallocated
-from scheduler_ext.defrag.movable import Rules
-from scheduler_ext.defrag.plan import Plan, make_plan, waiting_pod
-from scheduler_ext.defrag.recheck import broken
+from scheduler_ext.features.defrag.movable import Rules
+from scheduler_ext.features.defrag.plan import Plan, make_plan, waiting_pod
+from scheduler_ext.features.defrag.recheck import broken
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.pod.cached_pod import bound_pod
 from scheduler_ext.wire.pod.pod_identity import pod_name
-from tests.defrag.exhaustive import fewest_moves
-from tests.defrag.planning import CONFIGURATION, state
-from tests.defrag.small_clusters import SmallCluster, SmallPod, accepts, objects, rooms, small_cluster
 from tests.examples import LONG, examples
+from tests.features.defrag.exhaustive import fewest_moves
+from tests.features.defrag.planning import CONFIGURATION, state
+from tests.features.defrag.small_clusters import (
+    SmallCluster,
+    SmallPod,
+    accepts,
+    objects,
+    rooms,
+    small_cluster,
+)
 
 seeds = st.integers(0, 2**32)
 # Clusters whose pod gets in by one to three moves, and not without.

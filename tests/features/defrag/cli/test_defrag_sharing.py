@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.cli.commands import WHOLE, Written, run
-from tests.defrag.planning import whole_node, whole_pod
+from tests.features.defrag.planning import whole_node, whole_pod
 from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, holder, inventory, node, pod
 
 

@@ -10,18 +10,18 @@ import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.one_shot import cluster_state
-from scheduler_ext.defrag import evictions as evictions_module
-from scheduler_ext.defrag import executor as executor_module
-from scheduler_ext.defrag.executor import Execution, Executor
-from scheduler_ext.defrag.movable import Rules
-from scheduler_ext.defrag.plan import make_plan, waiting_pod
+from scheduler_ext.features.defrag import evictions as evictions_module
+from scheduler_ext.features.defrag import executor as executor_module
+from scheduler_ext.features.defrag.executor import Execution, Executor
+from scheduler_ext.features.defrag.movable import Rules
+from scheduler_ext.features.defrag.plan import make_plan, waiting_pod
 from scheduler_ext.wire.pod.pod_identity import pod_name
 from tests.cluster.api.api_faults import After, AnswerFault, Refuse, Reset
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_requests import Match, Request
 from tests.cluster.api.api_server import ApiServer
-from tests.defrag.planning import CONFIGURATION, WHOLE, whole_node, whole_pod
+from tests.features.defrag.planning import CONFIGURATION, WHOLE, whole_node, whole_pod
 from tests.kube_objects import Json, pod
 
 KINDS = {"Node": NODES, "GPUNode": GPU_NODES, "Pod": PODS}

@@ -11,12 +11,12 @@ import pytest
 
 from scheduler_ext.core.node.node import BoundPod, Node
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.defrag import movable
-from scheduler_ext.defrag.movable import Rules
-from scheduler_ext.defrag.moves import Room
-from scheduler_ext.defrag.plan import make_plan, waiting_pod
-from scheduler_ext.defrag.plan_view import plan_json
-from scheduler_ext.defrag.search import Search
+from scheduler_ext.features.defrag import movable
+from scheduler_ext.features.defrag.movable import Rules
+from scheduler_ext.features.defrag.moves import Room
+from scheduler_ext.features.defrag.plan import make_plan, waiting_pod
+from scheduler_ext.features.defrag.plan_view import plan_json
+from scheduler_ext.features.defrag.search import Search
 from scheduler_ext.views.node_value import pod_values
 from scheduler_ext.whatif import whatif
 from scheduler_ext.whatif.whatif import Asker
@@ -25,7 +25,7 @@ from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.pod.cached_pod import bound_pod
 from scheduler_ext.wire.pod.pod_identity import pod_name
 from scheduler_ext.wire.times import time_text
-from tests.defrag.planning import (
+from tests.features.defrag.planning import (
     CONFIGURATION,
     MIG_HALF,
     WHOLE,

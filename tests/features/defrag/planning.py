@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from scheduler_ext.defrag.movable import Rules
-from scheduler_ext.defrag.plan import Plan, free_gpus, make_plan, waiting_pod
+from scheduler_ext.features.defrag.movable import Rules
+from scheduler_ext.features.defrag.plan import Plan, free_gpus, make_plan, waiting_pod
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.wire.config import Configuration, MemorySection
 from scheduler_ext.wire.objects import read_objects

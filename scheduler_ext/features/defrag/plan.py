@@ -15,11 +15,11 @@ from scheduler_ext.core.planning.gang import GangWish
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
-from scheduler_ext.defrag.movable import Rules, movable_pods
-from scheduler_ext.defrag.moves import Effort, Move, Stuck
-from scheduler_ext.defrag.moving_cluster import MovingCluster
-from scheduler_ext.defrag.search import Search
 from scheduler_ext.explain.explainer import other_scheduler
+from scheduler_ext.features.defrag.movable import Rules, movable_pods
+from scheduler_ext.features.defrag.moves import Effort, Move, Stuck
+from scheduler_ext.features.defrag.moving_cluster import MovingCluster
+from scheduler_ext.features.defrag.search import Search
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.views.history import fragmentation
 from scheduler_ext.whatif.whatif import Asker

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.defrag.candidates import Bounded, PodSet, PodSets, Queue, dearer
-from scheduler_ext.defrag.leaving_sets import LeavingSets, Price, least_moves
-from scheduler_ext.defrag.movable import MovablePod
-from scheduler_ext.defrag.moves import Effort, Hold, Move, Room, Stuck
-from scheduler_ext.defrag.moving_cluster import MovingCluster
+from scheduler_ext.features.defrag.candidates import Bounded, PodSet, PodSets, Queue, dearer
+from scheduler_ext.features.defrag.leaving_sets import LeavingSets, Price, least_moves
+from scheduler_ext.features.defrag.movable import MovablePod
+from scheduler_ext.features.defrag.moves import Effort, Hold, Move, Room, Stuck
+from scheduler_ext.features.defrag.moving_cluster import MovingCluster
 from scheduler_ext.whatif.whatif import Asker
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from scheduler_ext.defrag.movable import Rules, movable_pods
-from scheduler_ext.defrag.moves import Hold, Move
-from scheduler_ext.defrag.moving_cluster import MovingCluster
-from scheduler_ext.defrag.plan import Wanted, waiting_pod
+from scheduler_ext.features.defrag.movable import Rules, movable_pods
+from scheduler_ext.features.defrag.moves import Hold, Move
+from scheduler_ext.features.defrag.moving_cluster import MovingCluster
+from scheduler_ext.features.defrag.plan import Wanted, waiting_pod
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_identity import pod_uid

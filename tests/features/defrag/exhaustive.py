@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tests.defrag.small_clusters import SmallCluster, SmallPod, accepts, rooms
+from tests.features.defrag.small_clusters import SmallCluster, SmallPod, accepts, rooms
 
 Pods = tuple[SmallPod, ...]
 

@@ -9,8 +9,8 @@ from urllib.parse import quote
 from scheduler_ext.cluster.api_paths import GPU_NODES
 from scheduler_ext.cluster.client.transport import MERGE, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.defrag.moves import Hold
-from scheduler_ext.defrag.plan import Wanted
+from scheduler_ext.features.defrag.moves import Hold
+from scheduler_ext.features.defrag.plan import Wanted
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION, WrittenRoom, held_patch, read_rooms
 from scheduler_ext.wire.times import time_text
 

@@ -1,2 +1,0 @@
-"""Defragmentation: the fewest pods to move so that waiting pods fit, and the execution of such a plan.
-`whatif` has the dry runs of single pods."""

@@ -1,0 +1,1 @@
+"""The features that hang on the kernel, each in a room of its own; none of them is needed to place pods."""

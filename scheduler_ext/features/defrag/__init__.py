@@ -1,0 +1,1 @@
+"""Defragmentation: the fewest pods to move so that waiting pods fit, and the execution of such a plan."""

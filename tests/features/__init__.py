@@ -1,0 +1,1 @@
+"""Tests of the features, in the rooms of `scheduler_ext/features`."""
