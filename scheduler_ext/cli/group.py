@@ -20,6 +20,7 @@ _MODULES = {
     **dict.fromkeys(("reasons", "check-config"), ".reference"),
     "autoscaler-config": ".autoscaler_config",
     "defrag": "scheduler_ext.features.defrag.command",
+    "cost": "scheduler_ext.features.cost.command",
 }
 # The commands of `kubectl gpu-placement`.
 CLUSTER_COMMANDS = (

@@ -11,8 +11,8 @@ from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods, PodFacts
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import API_VERSION
+from scheduler_ext.features.cost.cost_report import new_pods
 from scheduler_ext.sources.source_status import SourceStatus
-from scheduler_ext.views.cost_report import new_pods
 from scheduler_ext.views.node_value import node_value, pod_values
 from scheduler_ext.views.value_account import held_of
 from scheduler_ext.wire.config import Configuration

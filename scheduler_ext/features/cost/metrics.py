@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from scheduler_ext.features.cost.cost_report import Ledgers
 from scheduler_ext.server.metrics.namespaces import OTHERS, named
 from scheduler_ext.sources.source_status import Watched
-from scheduler_ext.views.cost_report import Ledgers
 from scheduler_ext.views.value_account import Account, Kind, all_of
 from scheduler_ext.wire.config import Configuration
 

@@ -1,0 +1,1 @@
+"""The cost of GPUs: what each namespace holds and leaves unused, in units of value or in money."""

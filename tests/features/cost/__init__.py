@@ -1,0 +1,1 @@
+"""The cost report beside its laws, its metrics and its page."""
