@@ -18,9 +18,9 @@ _MODULES = {
     **dict.fromkeys(("nodes", "pods"), ".node"),
     **dict.fromkeys(("capacity", "replay"), ".explain"),
     **dict.fromkeys(("reasons", "check-config"), ".reference"),
-    "autoscaler-config": ".autoscaler_config",
     "defrag": "scheduler_ext.features.defrag.command",
     "cost": "scheduler_ext.features.cost.command",
+    "autoscaler-config": "scheduler_ext.features.autoscaling.node_groups.command",
 }
 # The commands of `kubectl gpu-placement`.
 CLUSTER_COMMANDS = (

@@ -26,7 +26,6 @@ from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, Share
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import Table, build_snapshot
 from scheduler_ext.extender.answer import Answer, Basis
-from scheduler_ext.extender.blind_rejections import BlindRejections
 from scheduler_ext.extender.generation import Generation, SeenNodes
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.nominations import NOMINATED, Nominations
@@ -34,6 +33,7 @@ from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.refusals import Refusals
+from scheduler_ext.features.autoscaling.blind_rejections import BlindRejections
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.extender_args import (
     ExtenderArgs,

@@ -17,8 +17,8 @@ from scheduler_ext.cli import main
 from scheduler_ext.core.filters import REASONS
 from tests.cli.commands import CLUSTER, FORMS, WHOLE, Written, run, serving
 from tests.cli.test_replay import snapshot
+from tests.features.autoscaling.node_groups.tables import SHARES, group, table_bytes
 from tests.kube_objects import SHARE, gpu, gpu_node, inventory, pod
-from tests.nodegroups.tables import SHARES, group, table_bytes
 
 GOLDEN = Path(__file__).with_name("golden")
 FILE, LIVE = ["--inventory", "CLUSTER"], ["--kubeconfig", "KUBECONFIG", "--from", "cluster"]

@@ -15,8 +15,8 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.explain.autoscaling import new_node_in_words
-from scheduler_ext.extender.blind_rejections import BlindRejections
 from scheduler_ext.extender.new_nodes import Cure, NewNodes
+from scheduler_ext.features.autoscaling.blind_rejections import BlindRejections
 from scheduler_ext.wire.config import Configuration
 from tests import oracle
 from tests.core.asked import whole

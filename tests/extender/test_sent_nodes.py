@@ -16,9 +16,11 @@ import pytest
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.nodegroups.cluster_autoscaler import cluster_autoscaler_settings
+from scheduler_ext.features.autoscaling.node_groups.cluster_autoscaler import cluster_autoscaler_settings
 from scheduler_ext.wire.config import Configuration, InventorySection
 from tests.extender.preempting import extender_on, infos_of, until
+from tests.features.autoscaling.node_groups.tables import SHARES as BY_SHARES
+from tests.features.autoscaling.node_groups.tables import group, sliced, table
 from tests.kube_objects import (
     ANNOTATION,
     GFD_H100,
@@ -32,8 +34,6 @@ from tests.kube_objects import (
     nodes_body,
     pod,
 )
-from tests.nodegroups.tables import SHARES as BY_SHARES
-from tests.nodegroups.tables import group, sliced, table
 
 WHOLE = "nvidia.com/gpu"
 HALF = "nvidia.com/mig-3g.40gb"

@@ -21,8 +21,8 @@ from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.explain.waiting import LongWait
 from scheduler_ext.extender.answer import Answer
-from scheduler_ext.extender.blind_rejections import BlindRejections
 from scheduler_ext.extender.new_nodes import CURES, NewNodes
+from scheduler_ext.features.autoscaling.blind_rejections import BlindRejections
 from scheduler_ext.server.metrics import gpu_metrics
 from scheduler_ext.server.metrics.gpu_metrics import FAMILIES, Detail, labels_of
 from scheduler_ext.server.metrics.namespaces import MAX_NAMESPACES, OTHERS

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scheduler_ext.nodegroups.karpenter import karpenter_objects
-from scheduler_ext.wire.node_groups import load_node_groups
+from scheduler_ext.features.autoscaling.node_groups.karpenter import karpenter_objects
+from scheduler_ext.features.autoscaling.node_groups.table import load_node_groups
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.binaries import find_module
 from tests.e2e.documented import Reader, running_reader
 from tests.e2e.test_manifests import DRY_RUN
+from tests.features.autoscaling.node_groups.tables import SHARES, SLICES, SPOT, group, sliced, table_bytes
 from tests.kube_objects import Json
-from tests.nodegroups.tables import SHARES, SLICES, SPOT, group, sliced, table_bytes
 from tests.pages import ROOT, blocks, section
 
 pytestmark = pytest.mark.release

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler_ext.cluster import startup_taints as taints_module
 from scheduler_ext.cluster.client.retry import Backoff
+from scheduler_ext.features.autoscaling import startup_taints as taints_module
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import NODES

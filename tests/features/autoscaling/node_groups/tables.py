@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from scheduler_ext.wire.node_groups import API_VERSION, NodeGroups, load_node_groups
+from scheduler_ext.features.autoscaling.node_groups.table import API_VERSION, NodeGroups, load_node_groups
 from tests.kube_objects import Json
 
 

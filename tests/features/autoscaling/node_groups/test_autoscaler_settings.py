@@ -14,17 +14,17 @@ from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.core.gpu.gpu import Device, Memory
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.promisable import shareable_mib
-from scheduler_ext.nodegroups.cluster_autoscaler import (
+from scheduler_ext.features.autoscaling.node_groups.cluster_autoscaler import (
     cluster_autoscaler_commands,
     cluster_autoscaler_notes,
     cluster_autoscaler_settings,
 )
-from scheduler_ext.nodegroups.gke import gke_commands, gke_notes, gke_settings
-from scheduler_ext.nodegroups.karpenter import karpenter_notes, karpenter_objects
-from scheduler_ext.nodegroups.node_facts import ordered, resources
-from scheduler_ext.wire.node_groups import NodeGroups
+from scheduler_ext.features.autoscaling.node_groups.gke import gke_commands, gke_notes, gke_settings
+from scheduler_ext.features.autoscaling.node_groups.karpenter import karpenter_notes, karpenter_objects
+from scheduler_ext.features.autoscaling.node_groups.node_facts import ordered, resources
+from scheduler_ext.features.autoscaling.node_groups.table import NodeGroups
+from tests.features.autoscaling.node_groups.tables import SHARES, SLICES, SPOT, group, sliced, table
 from tests.kube_objects import SHARE, Json
-from tests.nodegroups.tables import SHARES, SLICES, SPOT, group, sliced, table
 
 GPU = "nvidia.com/gpu"
 TAINT = {"key": GPU, "effect": "NoSchedule"}

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_ext.core.node.estimate import estimate_from_labels
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.node.starting import missing_at_start
+from scheduler_ext.features.autoscaling.starting import missing_at_start
 from tests.core.asked import labelled
 from tests.core.reported import NAMES, ONE_G, SHARE, SHARED, WHOLE, device, node, sliced
 

@@ -8,8 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from scheduler_ext.core.node.node_labels import STARTING_TAINT
-from scheduler_ext.nodegroups.node_facts import labels, ordered, resources, starting_taint, taint_text, taints
-from scheduler_ext.wire.node_groups import API_VERSION, NodeGroup, NodeGroups
+from scheduler_ext.features.autoscaling.node_groups.node_facts import (
+    labels,
+    ordered,
+    resources,
+    starting_taint,
+    taint_text,
+    taints,
+)
+from scheduler_ext.features.autoscaling.node_groups.table import API_VERSION, NodeGroup, NodeGroups
 
 _TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
 _CAPI = "capacity.cluster-autoscaler.kubernetes.io"

@@ -8,7 +8,6 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from scheduler_ext.cluster.startup_taints import TAINTS
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Placement, Sizing, place
 from scheduler_ext.core.intree import NodeFacts, PodNeeds, intree_rejection
@@ -22,6 +21,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.autoscaling import cure_of
 from scheduler_ext.explain.intree_nodes import CPU, with_cpu
 from scheduler_ext.extender.new_nodes import NewNodes
+from scheduler_ext.features.autoscaling.startup_taints import TAINTS
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
 from scheduler_ext.wire.redacted import read_redacted

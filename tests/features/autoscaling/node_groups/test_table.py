@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.core.errors import ConfigError
-from scheduler_ext.wire.node_groups import load_node_groups
+from scheduler_ext.features.autoscaling.node_groups.table import load_node_groups
+from tests.features.autoscaling.node_groups.tables import SHARES, SLICES, group, sliced, table, table_bytes
 from tests.kube_objects import Json
-from tests.nodegroups.tables import SHARES, SLICES, group, sliced, table, table_bytes
 from tests.pages import ROOT
 
 WRONG = [

@@ -15,7 +15,7 @@ from scheduler_ext.core.node.node_labels import (
     value_text,
 )
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE
-from scheduler_ext.wire.node_groups import NodeGroup
+from scheduler_ext.features.autoscaling.node_groups.table import NodeGroup
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 
 NVIDIA_GPU: Final = "nvidia.com/gpu"

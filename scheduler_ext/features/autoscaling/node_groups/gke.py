@@ -9,8 +9,14 @@ from typing import Any, Final
 
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.core.node.node_labels import MANAGED_STARTING_TAINT
-from scheduler_ext.nodegroups.node_facts import labels, ordered, starting_taint, taint_text, taints
-from scheduler_ext.wire.node_groups import API_VERSION, NodeGroup, NodeGroups
+from scheduler_ext.features.autoscaling.node_groups.node_facts import (
+    labels,
+    ordered,
+    starting_taint,
+    taint_text,
+    taints,
+)
+from scheduler_ext.features.autoscaling.node_groups.table import API_VERSION, NodeGroup, NodeGroups
 
 _ACCELERATORS: Final = {
     "T4": "nvidia-tesla-t4",

@@ -10,9 +10,9 @@ import pytest
 
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.placeholders import placeholder_writer as writer_module
-from scheduler_ext.cluster.placeholders.hourly_budget import NAME as BUDGET
-from scheduler_ext.cluster.placeholders.hourly_budget import HourlyBudget
+from scheduler_ext.features.autoscaling.placeholders import placeholder_writer as writer_module
+from scheduler_ext.features.autoscaling.placeholders.hourly_budget import NAME as BUDGET
+from scheduler_ext.features.autoscaling.placeholders.hourly_budget import HourlyBudget
 from scheduler_ext.wire.config import AutoscalerSection, Configuration, PlaceholdersSection
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NODES, PODS

@@ -4,9 +4,9 @@ at its deadline, also where no extender runs any longer."""
 import json
 from typing import Any, Final
 
-from scheduler_ext.cluster.placeholders.needed_nodes import NeededNode, placeholder_affinity
 from scheduler_ext.core.request.request import PLACEHOLDER_MODEL
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
+from scheduler_ext.features.autoscaling.placeholders.needed_nodes import NeededNode, placeholder_affinity
 
 PRIORITY_CLASS: Final = "gpu-placeholder"
 LABELS: Final = {"app.kubernetes.io/name": "gpu-scheduler", "app.kubernetes.io/component": "placeholder"}

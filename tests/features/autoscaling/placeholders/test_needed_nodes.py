@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.cluster.placeholders.needed_nodes import NeededNode, Planner, Refused, placeholder_name
-from scheduler_ext.cluster.placeholders.placeholder_job import placeholder_job
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.explain.snapshot_dump import read_moment
 from scheduler_ext.extender.new_nodes import NewNodes
+from scheduler_ext.features.autoscaling.placeholders.needed_nodes import (
+    NeededNode,
+    Planner,
+    Refused,
+    placeholder_name,
+)
+from scheduler_ext.features.autoscaling.placeholders.placeholder_job import placeholder_job
 from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_objects

@@ -9,7 +9,7 @@ import yaml
 from click.testing import Result
 
 from tests.cli import commands
-from tests.nodegroups.tables import SHARES, group, table_bytes
+from tests.features.autoscaling.node_groups.tables import SHARES, group, table_bytes
 
 
 def run(*arguments: str, given: bytes | None = None) -> Result:
@@ -49,7 +49,7 @@ def test_a_full_output_is_no_error_of_the_file(autoscaler: str, monkeypatch: pyt
         raise OSError(28, "No space left on device")
 
     for name in ("show", "print_structured"):
-        monkeypatch.setattr(f"scheduler_ext.cli.autoscaler_config.{name}", full)
+        monkeypatch.setattr(f"scheduler_ext.features.autoscaling.node_groups.command.{name}", full)
     result = run("--for", autoscaler, "-f", "-", given=table_bytes(group()))
     assert "-: No space left" not in result.stderr
 

@@ -10,15 +10,15 @@ from scheduler_ext.cli.inputs import naming, read_input
 from scheduler_ext.cli.options import FILE_OR_STDIN
 from scheduler_ext.cli.output import print_structured, show
 from scheduler_ext.core.errors import ConfigError
-from scheduler_ext.nodegroups.cluster_autoscaler import (
+from scheduler_ext.features.autoscaling.node_groups.cluster_autoscaler import (
     cluster_autoscaler_commands,
     cluster_autoscaler_notes,
     cluster_autoscaler_settings,
 )
-from scheduler_ext.nodegroups.gke import gke_commands, gke_notes, gke_settings
-from scheduler_ext.nodegroups.karpenter import karpenter_notes, karpenter_objects
-from scheduler_ext.nodegroups.node_facts import memory_notes
-from scheduler_ext.wire.node_groups import NodeGroups, load_node_groups
+from scheduler_ext.features.autoscaling.node_groups.gke import gke_commands, gke_notes, gke_settings
+from scheduler_ext.features.autoscaling.node_groups.karpenter import karpenter_notes, karpenter_objects
+from scheduler_ext.features.autoscaling.node_groups.node_facts import memory_notes
+from scheduler_ext.features.autoscaling.node_groups.table import NodeGroups, load_node_groups
 
 
 class _Autoscaler(NamedTuple):

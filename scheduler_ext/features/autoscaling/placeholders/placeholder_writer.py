@@ -13,9 +13,6 @@ from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import JSON, RefusedError, Transport, is_transient
 from scheduler_ext.cluster.events.event_recorder import event_body
-from scheduler_ext.cluster.placeholders.hourly_budget import HourlyBudget
-from scheduler_ext.cluster.placeholders.needed_nodes import NeededNode, Planner, Refused
-from scheduler_ext.cluster.placeholders.placeholder_job import LABELS, WAITING_UID, placeholder_job
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
@@ -23,6 +20,13 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.counters import Counter
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.record import Record
+from scheduler_ext.features.autoscaling.placeholders.hourly_budget import HourlyBudget
+from scheduler_ext.features.autoscaling.placeholders.needed_nodes import NeededNode, Planner, Refused
+from scheduler_ext.features.autoscaling.placeholders.placeholder_job import (
+    LABELS,
+    WAITING_UID,
+    placeholder_job,
+)
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 

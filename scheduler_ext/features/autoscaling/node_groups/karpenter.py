@@ -4,8 +4,14 @@ NodeOverlay where the provider does not know what a node hands out."""
 from collections.abc import Iterator
 from typing import Any
 
-from scheduler_ext.nodegroups.node_facts import labels, ordered, resources, starting_taint, taints
-from scheduler_ext.wire.node_groups import MAX_GROUPS, NodeGroup, NodeGroups
+from scheduler_ext.features.autoscaling.node_groups.node_facts import (
+    labels,
+    ordered,
+    resources,
+    starting_taint,
+    taints,
+)
+from scheduler_ext.features.autoscaling.node_groups.table import MAX_GROUPS, NodeGroup, NodeGroups
 
 _NODE_POOL = "karpenter.sh/nodepool"
 

@@ -16,10 +16,10 @@ from scheduler_ext.cluster.events.event_recorder import event_body
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node_labels import MANAGED_STARTING_TAINT, STARTING_TAINT
-from scheduler_ext.core.node.starting import missing_at_start
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.counters import Counter
+from scheduler_ext.features.autoscaling.starting import missing_at_start
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Startup taints, placeholders, and the tables of node groups."""
