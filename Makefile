@@ -30,7 +30,7 @@ test-process: .venv ## Run the slow tests: most start a server, an agent or a be
 	@$(PYTEST) --numprocesses 4 -m "process and not release" $(ARGS)
 
 test-page: .venv ## Open the live page in a browser and use it (chromium and chromedriver)
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadscope -m browser tests/page $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadscope -m browser tests/features $(ARGS)
 
 # The laws with a number of examples of their own (tests/examples.py), and the searches that are too long for every
 # change.

@@ -30,7 +30,7 @@ from benchmarks.page_watcher import Watcher
 from benchmarks.processes import running_listeners
 from benchmarks.report import aligned
 from scheduler_ext.sim.machine import describe_machine, machine_line
-from tests.page.browser import Browser
+from tests.features.page.browser import Browser
 
 _PAGES = 3
 # Pixels a second: reading speed, and the fastest turn of the wheel.

@@ -18,6 +18,8 @@ from scheduler_ext.explain.snapshot_dump import Moment
 from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, waiting
+from tests.features.page.browser import Browser
+from tests.features.page.page_server import PageServer
 from tests.kube_objects import (
     ANNOTATION,
     SHARE,
@@ -30,8 +32,6 @@ from tests.kube_objects import (
     node,
     pod,
 )
-from tests.page.browser import Browser
-from tests.page.page_server import PageServer
 
 WHOLE = "nvidia.com/gpu"
 ONE_G, THREE_G = "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"

@@ -216,8 +216,8 @@ def _print_decisions(server: DemoServer, text: bytes, objects: Objects) -> None:
 def _serve_on(text: bytes, sample: bytes, port: int) -> None:
     """Print the decisions about the pods in `text`, place the pods on the sample, and serve until Ctrl-C."""
     # Here, because a demo that ends by itself needs neither.
-    from scheduler_ext.demo.past import PAST_S, past_samples
     from scheduler_ext.demo.placing import with_pods
+    from scheduler_ext.features.page.demo_past import PAST_S, past_samples
 
     config, pods = Configuration(), read_pods(text)
     state = state_of(read_objects(sample), "the sample", config.resource_names())

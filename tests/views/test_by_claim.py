@@ -10,11 +10,11 @@ import pytest
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.explain.waiting import pod_list
+from scheduler_ext.features.page.overview import node_row
 from scheduler_ext.views.ledger_dump import node_ledger
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.views.node_usage import node_usage, pod_usage
 from scheduler_ext.views.node_value import node_value
-from scheduler_ext.views.overview import node_row
 from scheduler_ext.wire.config import Configuration
 from tests.core.reported import NAMES
 from tests.dra_objects import WHOLE, device_class, gpu_device, request, resource_claim, resource_slice

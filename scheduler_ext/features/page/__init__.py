@@ -1,0 +1,1 @@
+"""The live page: the cluster as a map, waiting pods, and decisions."""

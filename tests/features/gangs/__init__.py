@@ -1,0 +1,1 @@
+"""Gangs from the planner to the page."""

@@ -1,0 +1,1 @@
+"""The queue on the live page, in a browser."""

@@ -1,0 +1,1 @@
+"""Idle pods and GPUs: lists, metrics and settings."""

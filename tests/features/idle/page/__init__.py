@@ -1,0 +1,1 @@
+"""Idle GPUs on the live page, in a browser."""
