@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scheduler_ext.cli.simulate.options import split_names
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.commands.options import split_names
 from scheduler_ext.sim.generator import FAMILIES, GENERATED, generate_traces
 from scheduler_ext.sim.openb import read_traces
 from scheduler_ext.sim.trace_workload import TracePod

@@ -21,6 +21,7 @@ _MODULES = {
     "defrag": "scheduler_ext.features.defrag.command",
     "cost": "scheduler_ext.features.cost.command",
     "autoscaler-config": "scheduler_ext.features.autoscaling.node_groups.command",
+    "simulate": "scheduler_ext.sim.commands",
 }
 # The commands of `kubectl gpu-placement`.
 CLUSTER_COMMANDS = (

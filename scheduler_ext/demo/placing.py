@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from scheduler_ext.sim.cluster.simulation import simulate
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.cached_pod import DEVICES_PREFIX

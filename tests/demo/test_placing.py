@@ -9,9 +9,9 @@ import pytest
 
 from scheduler_ext.cli.demo import raw_pods
 from scheduler_ext.demo.placing import Placed, with_pods
+from scheduler_ext.sim.cluster.simulation import simulate
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.views.listing import inventory_list
-from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import Objects, read_objects, read_pods
 from tests.kube_objects import gpu, gpu_node, inventory, node, pod

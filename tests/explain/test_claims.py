@@ -11,8 +11,8 @@ import pytest
 
 from scheduler_ext.explain.explain import explain
 from scheduler_ext.explain.in_words import asking
+from scheduler_ext.sim.cluster.simulation import simulate
 from scheduler_ext.whatif.capacity import capacity
-from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
 from tests.dra_objects import (

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from scheduler_ext.sim.cluster.simulation import simulate
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.capacity import capacity
-from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, read_pods

@@ -15,9 +15,9 @@ from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.explain.explain import explain
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.sim.cluster.simulation import simulate
 from scheduler_ext.sources.clusterstate import ClusterState, file_state
 from scheduler_ext.sources.file_source import InventorySource
-from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, read_pods

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.node.promisable import overallocated
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.whatif.simulation import by_priority
+from scheduler_ext.sim.cluster.simulation import by_priority
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire.config import Configuration, PreemptionSection
 from scheduler_ext.wire.pod.pod_needs import pod_needs

@@ -10,9 +10,9 @@ from click.core import ParameterSource
 from scheduler_ext.cli.inputs import naming
 from scheduler_ext.cli.options import FILE, bundled
 from scheduler_ext.cli.output import show
-from scheduler_ext.cli.simulate.results import check_folder
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.sim.cluster_dump import ClusterDump
+from scheduler_ext.sim.commands.results import check_folder
 from scheduler_ext.sim.generator import FAMILIES, GENERATOR_SEED, MIXED, generate_traces
 from scheduler_ext.sim.openb import Traces, read_traces, write_traces
 from scheduler_ext.sim.philly import read_philly

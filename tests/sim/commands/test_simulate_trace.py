@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from scheduler_ext.cli.simulate import options
-from scheduler_ext.cli.simulate.results import report_text
+from scheduler_ext.sim.commands import options
+from scheduler_ext.sim.commands.results import report_text
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.openb import POD_COLUMNS, write_nodes, write_pods
 from scheduler_ext.sim.policies import POLICIES

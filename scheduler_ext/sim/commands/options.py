@@ -13,8 +13,8 @@ import click
 
 from scheduler_ext.cli.options import Command, Parsed, bundled, out_option_with, together
 from scheduler_ext.cli.output import show
-from scheduler_ext.cli.simulate.results import FORMS, check_file, print_means, report_text, write_text
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.commands.results import FORMS, check_file, print_means, report_text, write_text
 from scheduler_ext.sim.custom_policy import CustomPolicy, entry_point_names, find_policy, is_custom
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.policies.default import Default

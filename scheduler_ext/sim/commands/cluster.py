@@ -15,16 +15,16 @@ from scheduler_ext.cli.inputs import Source, config_option, naming, read_pod_lis
 from scheduler_ext.cli.inventory import counted
 from scheduler_ext.cli.options import FILE_OR_STDIN, namespace_option, out_option_with, output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show
-from scheduler_ext.cli.simulate.comparison import comparison, print_comparison
-from scheduler_ext.cli.simulate.options import placement_policy_option, policies_of
-from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.core.errors import InventoryError, SimulationError
 from scheduler_ext.explain.in_words import devices, not_modelled, shortfall
 from scheduler_ext.explain.ineffective import misspellings, unserved
 from scheduler_ext.explain.quotas import quota_notes
+from scheduler_ext.sim.cluster.simulation import by_priority, refuse_running
+from scheduler_ext.sim.cluster.simulation import simulate as simulate_pods
+from scheduler_ext.sim.commands.comparison import comparison, print_comparison
+from scheduler_ext.sim.commands.options import placement_policy_option, policies_of
+from scheduler_ext.sim.commands.results import check_file, write_text
 from scheduler_ext.sim.policies.default import Default
-from scheduler_ext.whatif.simulation import by_priority, refuse_running
-from scheduler_ext.whatif.simulation import simulate as simulate_pods
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.manifests import every_pod
 from scheduler_ext.wire.pod.pod_identity import pod_name

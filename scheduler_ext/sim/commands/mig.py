@@ -5,7 +5,7 @@ from functools import partial
 
 import click
 
-from scheduler_ext.cli.simulate.options import FiniteFloat, Sweep, policy_option, report_options, seeds_option
+from scheduler_ext.sim.commands.options import FiniteFloat, Sweep, policy_option, report_options, seeds_option
 from scheduler_ext.sim.mig.mig_churn_run import ARRIVALS, TARGETS, MigChurn, run_mig_churn
 from scheduler_ext.sim.mig.mig_inputs import parse_mix, read_geometry
 from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES

@@ -9,8 +9,9 @@ from click.core import ParameterSource
 
 from scheduler_ext.cli.inputs import read_config
 from scheduler_ext.cli.options import FILE, config_option_with
-from scheduler_ext.cli.simulate.gang_options import GangOptions, gang_options
-from scheduler_ext.cli.simulate.options import (
+from scheduler_ext.features.gangs.simulation.options import GangOptions, gang_options
+from scheduler_ext.sim.arrivals import PRIORITIES
+from scheduler_ext.sim.commands.options import (
     INTREE_WEIGHT,
     TARGET,
     FiniteFloat,
@@ -20,9 +21,8 @@ from scheduler_ext.cli.simulate.options import (
     report_options,
     seeds_option,
 )
-from scheduler_ext.cli.simulate.results import check_plots
-from scheduler_ext.cli.simulate.trace_inputs import TraceInputs, trace_input_options
-from scheduler_ext.sim.arrivals import PRIORITIES
+from scheduler_ext.sim.commands.results import check_plots
+from scheduler_ext.sim.commands.trace_inputs import TraceInputs, trace_input_options
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.placement_policy import PUBLISHED_TIES
 from scheduler_ext.sim.plots import write_plots

@@ -1,0 +1,1 @@
+"""The commands `simulate trace`, `simulate mig` and `simulate cluster`."""
