@@ -9,7 +9,6 @@ from scheduler_ext.background import Background
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.agent_labels import AgentLabels
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.dra.taint_writer import TaintWriter
 from scheduler_ext.cluster.events.cures import Cures
 from scheduler_ext.cluster.events.event_recorder import EventRecorder
 from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems
@@ -23,6 +22,7 @@ from scheduler_ext.extender.extender import Extender
 from scheduler_ext.features.autoscaling.placeholders import placeholder_writer
 from scheduler_ext.features.autoscaling.placeholders.placeholder_writer import PlaceholderWriter
 from scheduler_ext.features.autoscaling.startup_taints import StartupTaints
+from scheduler_ext.features.claims.taint_writer import TaintWriter
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.wire.config import Configuration
 

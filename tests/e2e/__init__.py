@@ -19,6 +19,6 @@ KUBERNETES_VERSION chooses the release for pytest and for benchmarks. A new patc
 - `eventually` waits for a condition. A test sleeps only to show that nothing happens.
 - `GPU_SHARE_RACES` is the number of races in a run.
 - Expected answers about CEL selectors come from Kubernetes' own package: after a change of its release or of
-  the cases, `go run . < ../../golden/selectors/cases.json > ../../golden/selectors/answers.json` in
-  `selector_answers`.
+  the cases, in `selector_answers`:
+  `go run . < ../../features/claims/golden/cases.json > ../../features/claims/golden/answers.json`.
 """

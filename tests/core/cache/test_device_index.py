@@ -16,7 +16,7 @@ from scheduler_ext.core.dra.published import DeviceAsk, DeviceClass, ResourceSli
 from scheduler_ext.core.intree.affinity import Taint
 from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.wire.device_selector import DeviceSelector
+from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
 from tests.core.dra.published import (
     DRIVER,
     GPU_CLASS,

@@ -16,7 +16,7 @@ from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.pod_kinds import TaskClass
-from scheduler_ext.wire.device_selector import DeviceSelector
+from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
 from tests.core.cache.seen import info_of
 from tests.core.dra.published import (
     DRIVER,

@@ -9,9 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from scheduler_ext.wire.device_selector import DeviceFacts, DeviceSelector, Outcome, Version, parse_version
+from scheduler_ext.features.claims.cel.device_selector import (
+    DeviceFacts,
+    DeviceSelector,
+    Outcome,
+    Version,
+    parse_version,
+)
 
-SELECTORS: Final = Path(__file__).parents[1] / "golden" / "selectors"
+SELECTORS: Final = Path(__file__).with_name("golden")
 CASES: Final = json.loads((SELECTORS / "cases.json").read_text())
 ANSWERS: Final = json.loads((SELECTORS / "answers.json").read_text())
 # kube-scheduler treats an expression that does not compile like one that fails.

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from scheduler_ext.core.dra.published import DeviceFacts
 from scheduler_ext.core.dra.semantic_version import Version
 from scheduler_ext.core.request.quantity import QuantityError
-from scheduler_ext.wire.cel.expression_cost import MAX_ENTRIES, MAX_TEXT
-from scheduler_ext.wire.cel.expression_reads import (
+from scheduler_ext.features.claims.cel.expression_cost import MAX_ENTRIES, MAX_TEXT
+from scheduler_ext.features.claims.cel.expression_reads import (
     ATTRIBUTES,
     CAPACITY,
     DRIVER,
@@ -19,7 +19,7 @@ from scheduler_ext.wire.cel.expression_reads import (
     Path,
     Reads,
 )
-from scheduler_ext.wire.cel.selector_functions import UnsureError, encode_quantity, encode_version
+from scheduler_ext.features.claims.cel.selector_functions import UnsureError, encode_quantity, encode_version
 
 _INT64: Final = range(-(2**63), 2**63)
 _NOTHING: Final = object()

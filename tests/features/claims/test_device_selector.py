@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.wire.device_selector import DeviceFacts, DeviceSelector, Outcome, parse_version
+from scheduler_ext.features.claims.cel.device_selector import (
+    DeviceFacts,
+    DeviceSelector,
+    Outcome,
+    parse_version,
+)
 
 GPU = "device.attributes['gpu.nvidia.com']"
 H100 = DeviceFacts("gpu.nvidia.com", {"type": "gpu", "driverVersion": parse_version("580.1.2")}, {})

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from scheduler_ext.wire.cel.expression_tree import BOOL, CONSTANT, LIST, LOOP, MAP, NAME, SELECT, Node
+from scheduler_ext.features.claims.cel.expression_tree import (
+    BOOL,
+    CONSTANT,
+    LIST,
+    LOOP,
+    MAP,
+    NAME,
+    SELECT,
+    Node,
+)
 
 # Kubernetes' limit (resource/v1, CELSelectorExpressionMaxCost), in about the same units.
 MAX_COST: Final = 1_000_000

@@ -13,9 +13,9 @@ from scheduler_ext.cluster.client.transport import JSON, RefusedError, Transport
 from scheduler_ext.core.dra.device_taints import DeviceTaint, by_rule
 from scheduler_ext.core.dra.published import DeviceId
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.core.node.tainted import wanted_taints
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.counters import Counter
+from scheduler_ext.features.claims.tainted import wanted_taints
 from scheduler_ext.wire.dra.taint_rule import taint_rule_body
 
 log = logging.getLogger(__name__)

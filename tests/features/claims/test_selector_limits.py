@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.wire import device_selector
-from scheduler_ext.wire.device_selector import DeviceFacts, DeviceSelector, Outcome, Version, read_expression
-from tests.wire.test_selector_answers import CASES
+from scheduler_ext.features.claims.cel import device_selector
+from scheduler_ext.features.claims.cel.device_selector import (
+    DeviceFacts,
+    DeviceSelector,
+    Outcome,
+    Version,
+    read_expression,
+)
+from tests.features.claims.test_selector_answers import CASES
 
 GPU = "device.attributes['gpu.nvidia.com']"
 DEVICE = DeviceFacts("gpu.nvidia.com", {"type": "gpu", "name": "a" * 64}, {"memory": "80Gi"})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.cluster.dra import taint_writer as writer_module
 from scheduler_ext.core.dra.device import DraDevice
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.features.claims import taint_writer as writer_module
 from scheduler_ext.wire.config import Configuration, DraSection
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NODES

@@ -12,11 +12,16 @@ from typing import Final, NamedTuple
 
 from scheduler_ext.core.dra.published import DeviceFacts
 from scheduler_ext.core.dra.semantic_version import Version, parse_version
-from scheduler_ext.wire.cel.cel_library import CompileError, EvaluationError, Program, check_patterns
-from scheduler_ext.wire.cel.device_variables import UnreadableError, reading_key, variables
-from scheduler_ext.wire.cel.expression_cost import CostError, bound_cost
-from scheduler_ext.wire.cel.expression_reads import read_parts
-from scheduler_ext.wire.cel.expression_tree import TreeError, read_tree
+from scheduler_ext.features.claims.cel.cel_library import (
+    CompileError,
+    EvaluationError,
+    Program,
+    check_patterns,
+)
+from scheduler_ext.features.claims.cel.device_variables import UnreadableError, reading_key, variables
+from scheduler_ext.features.claims.cel.expression_cost import CostError, bound_cost
+from scheduler_ext.features.claims.cel.expression_reads import read_parts
+from scheduler_ext.features.claims.cel.expression_tree import TreeError, read_tree
 
 __all__ = ["Answer", "DeviceFacts", "DeviceSelector", "Outcome", "Version", "parse_version"]
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler_ext.wire.cel.expression_tree import CONSTANT, DYNAMIC, LIST, QUANTITY, VERSION, Node, TreeError
+from scheduler_ext.features.claims.cel.expression_tree import (
+    CONSTANT,
+    DYNAMIC,
+    LIST,
+    QUANTITY,
+    VERSION,
+    Node,
+    TreeError,
+)
 
 _SEARCHES: Final = frozenset({"indexOf", "lastIndexOf"})
 # Kubernetes converts constants when it compiles an expression, and refuses it if that fails.

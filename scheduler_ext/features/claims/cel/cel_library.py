@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from cel_expr_python import cel
 
-from scheduler_ext.wire.cel import selector_functions as functions
-from scheduler_ext.wire.cel.expression_reads import ATTRIBUTES, CAPACITY, DRIVER, MULTIPLE
+from scheduler_ext.features.claims.cel import selector_functions as functions
+from scheduler_ext.features.claims.cel.expression_reads import ATTRIBUTES, CAPACITY, DRIVER, MULTIPLE
 
 # The library finds these extensions by name. Version 2 of strings is Kubernetes'.
 _EXTENSIONS: Final = """

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from scheduler_ext.wire.cel.expression_tree import (
+from scheduler_ext.features.claims.cel.expression_tree import (
     BOOL,
     CALL,
     DOUBLE,
@@ -24,7 +24,7 @@ from scheduler_ext.wire.cel.expression_tree import (
     Node,
     TreeError,
 )
-from scheduler_ext.wire.cel.supported_calls import (
+from scheduler_ext.features.claims.cel.supported_calls import (
     EQUALITY,
     INDEX,
     ON_INTEGERS,

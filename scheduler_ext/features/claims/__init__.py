@@ -1,0 +1,1 @@
+"""ResourceClaims beyond what counts: the expressions that select devices, and taints on unhealthy ones."""

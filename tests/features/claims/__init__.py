@@ -1,0 +1,1 @@
+"""Selectors of devices against recorded answers of Kubernetes, and taints of devices."""
