@@ -15,7 +15,6 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
-from scheduler_ext.cluster.failure_count import FailureCount
 from scheduler_ext.cluster.inventory.budget_handler import BudgetHandler
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.cache.cache import Cache
@@ -28,6 +27,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.waiting import LongWait
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.features.idle.recommend.failure_count import FailureCount
 from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.sources.file_source import InventorySource

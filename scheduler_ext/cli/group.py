@@ -22,6 +22,8 @@ _MODULES = {
     "cost": "scheduler_ext.features.cost.command",
     "autoscaler-config": "scheduler_ext.features.autoscaling.node_groups.command",
     "simulate": "scheduler_ext.sim.commands",
+    "idle": "scheduler_ext.features.idle.command",
+    "recommend": "scheduler_ext.features.idle.recommend.command",
 }
 # The commands of `kubectl gpu-placement`.
 CLUSTER_COMMANDS = (

@@ -20,7 +20,6 @@ from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.dra.device_watches import DeviceWatches
 from scheduler_ext.cluster.enforcing import Enforcing
 from scheduler_ext.cluster.forecasting import Forecasting
-from scheduler_ext.cluster.idle_on_node import idle_on_node
 from scheduler_ext.cluster.inventory.budget_handler import BudgetHandler
 from scheduler_ext.cluster.inventory.cache_handler import scheduler_cache
 from scheduler_ext.cluster.inventory.node_handler import NodeHandler
@@ -44,6 +43,7 @@ from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
+from scheduler_ext.features.idle.idle_on_node import idle_on_node
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gpunode import GpuNode

@@ -13,7 +13,6 @@ from scheduler_ext.cluster.events.cures import Cures
 from scheduler_ext.cluster.events.event_recorder import EventRecorder
 from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems
 from scheduler_ext.cluster.events.placement_events import PlacementEvents
-from scheduler_ext.cluster.reclaim.reclaimer import Reclaimer
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo
@@ -23,6 +22,7 @@ from scheduler_ext.features.autoscaling.placeholders import placeholder_writer
 from scheduler_ext.features.autoscaling.placeholders.placeholder_writer import PlaceholderWriter
 from scheduler_ext.features.autoscaling.startup_taints import StartupTaints
 from scheduler_ext.features.claims.taint_writer import TaintWriter
+from scheduler_ext.features.idle.reclaim.reclaimer import Reclaimer
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.wire.config import Configuration
 

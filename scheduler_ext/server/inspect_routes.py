@@ -8,13 +8,13 @@ from scheduler_ext.core.errors import InventoryError, RequestError
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import Waiting, pod_list
+from scheduler_ext.features.idle.idle_pods import idle_pod_list
 from scheduler_ext.server.accepted import MANIFEST_TYPES, check_content
 from scheduler_ext.server.explaining import Explaining, namespaced
 from scheduler_ext.server.http.body import BodyError, read_body, received_at
 from scheduler_ext.server.replies import problem_reply
 from scheduler_ext.server.shared_answers import SharedAnswers, shared_reply
 from scheduler_ext.sources.source_status import Source
-from scheduler_ext.views.idle_pods import idle_pod_list
 from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire import kube

@@ -13,7 +13,6 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.node.node_labels import MAX_VALUE
-from scheduler_ext.core.node.reclaim import ReclaimPolicy
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.resource_names import (
@@ -25,6 +24,7 @@ from scheduler_ext.core.request.resource_names import (
 )
 from scheduler_ext.core.request.wishes import shown
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.features.idle.reclaim.reclaim_policy import ReclaimPolicy
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import located
 from scheduler_ext.wire.documents import json_documents

@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler_ext.cluster.client.transport import ServerClock
-from scheduler_ext.cluster.failure_count import FailureCount
 from scheduler_ext.cluster.inventory.cache_handler import CacheHandler
 from scheduler_ext.cluster.inventory.pod_state import OtherPod, PodState, holds_gpus, pod_state, update_pod
 from scheduler_ext.cluster.inventory.server_times import planned_until
@@ -14,6 +13,7 @@ from scheduler_ext.cluster.planning.gang_pods import GangPods
 from scheduler_ext.cluster.run_recorder import RunRecorder
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.features.idle.recommend.failure_count import FailureCount
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod.pod_identity import pod_name
 from scheduler_ext.wire.pod_facts import pod_facts

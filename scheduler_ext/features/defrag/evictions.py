@@ -4,10 +4,10 @@ import time
 
 from scheduler_ext.cluster.api_paths import pod_path
 from scheduler_ext.cluster.client.transport import JSON, RefusedError, Transport, is_transient
-from scheduler_ext.cluster.reclaim.reclaim_calls import is_held_by_budget
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.wire.reclaim import eviction_body
+from scheduler_ext.features.idle.reclaim.reclaim_calls import is_held_by_budget
+from scheduler_ext.features.idle.reclaim.reclaim_wire import eviction_body
 
 _TOO_MANY = 429
 _CONFLICT = 409

@@ -6,12 +6,12 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from scheduler_ext.core.errors import RequestError
+from scheduler_ext.features.idle.idle_pods import idle_times
 from scheduler_ext.features.page.pod_lists import SORTS, PlacedPods, Wanted
 from scheduler_ext.features.page.pod_view import pod_view
 from scheduler_ext.server.explaining import Explaining, namespaced
 from scheduler_ext.server.replies import compressed, problem_reply
 from scheduler_ext.sources.source_status import Source
-from scheduler_ext.views.idle_pods import idle_times
 from scheduler_ext.wire.extender_args import encode_json
 
 _MOST_NODES = 20

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.features.cost.cost_report import Ledgers, cost_report
-from scheduler_ext.views.idle_pods import idle_pod_list
+from scheduler_ext.features.idle.idle_pods import idle_pod_list
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.views.placed_pods import placed_pods
 from scheduler_ext.wire.config import Configuration

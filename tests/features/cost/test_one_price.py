@@ -8,8 +8,8 @@ import pytest
 
 from scheduler_ext.features.cost.cost_report import cost_report
 from scheduler_ext.features.defrag.movable import Rules, movable_pods
+from scheduler_ext.features.idle.idle_pods import idle_pod_list
 from scheduler_ext.sim.cluster.simulation import simulate
-from scheduler_ext.views.idle_pods import idle_pod_list
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.views.placed_pods import placed_pods
 from scheduler_ext.whatif.whatif import WhatIf

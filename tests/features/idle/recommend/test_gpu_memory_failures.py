@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.wire.gpu_memory_failures import gpu_memory_failures
+from scheduler_ext.features.idle.recommend.gpu_memory_failures import gpu_memory_failures
 from tests.kube_objects import Json, pod, terminated
 from tests.wire.decoded_pods import decoded
 

@@ -12,7 +12,7 @@ from tests.cluster.api.api_faults import After, Refuse, Reset
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import LEASES
 from tests.cluster.api.api_requests import Match, Request, writes
-from tests.cluster.reclaim.reclaiming import (
+from tests.features.idle.reclaim.reclaiming import (
     HOUR_S,
     MINUTE_S,
     WARN_S,

@@ -11,10 +11,10 @@ from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.features.idle.recommend.gpu_memory_failures import gpu_memory_failures
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.controllers import Controller, top_controller
-from scheduler_ext.wire.gpu_memory_failures import gpu_memory_failures
 from scheduler_ext.wire.pod.cached_pod import bound_pod
 from scheduler_ext.wire.pod.pod_request import pod_request
 from scheduler_ext.wire.times import seconds

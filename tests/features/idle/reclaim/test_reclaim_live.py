@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.cluster.client.retry import Backoff
-from scheduler_ext.cluster.reclaim import reclaimer as reclaimer_module
+from scheduler_ext.features.idle.reclaim import reclaimer as reclaimer_module
 from scheduler_ext.wire.config import Configuration, IdleSection, PreemptionSection, ReclaimSection
 from scheduler_ext.wire.pod_facts import RECLAIM_AT_ANNOTATION
 from tests.cluster.api.api_faults import Refuse

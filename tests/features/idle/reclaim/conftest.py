@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.reclaim import reclaimer as reclaimer_module
+from scheduler_ext.features.idle.reclaim import reclaimer as reclaimer_module
 from tests.cluster.api.api_server import ApiServer
-from tests.cluster.reclaim.reclaiming import Cluster
+from tests.cluster.fixtures import impatient, living, quick, server, transport
+from tests.features.idle.reclaim.reclaiming import Cluster
+
+__all__ = ["at_once", "cluster", "few", "impatient", "living", "quick", "server", "transport"]
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 from urllib.parse import quote
 
 from scheduler_ext.cluster.client.transport import JSON, RefusedError, Transport
+from scheduler_ext.features.idle.reclaim.reclaim_wire import recorded_evictions, with_evictions
 from scheduler_ext.wire.kube import LeaseSpec, new_lease
-from scheduler_ext.wire.reclaim import recorded_evictions, with_evictions
 
 NAME = "gpu-scheduler-reclaim"
 _HOUR_S = 3600.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.views.right_size import STEP_MIB, bounds
+from scheduler_ext.features.idle.recommend.right_size import STEP_MIB, bounds
 
 peaks = st.integers(0, 200_000)
 times = st.floats(0, 400 * 86400.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.views.recommendations import recommendation_list
+from scheduler_ext.features.idle.recommend.recommendations import recommendation_list
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import seconds
 from tests.features.defrag.planning import owned

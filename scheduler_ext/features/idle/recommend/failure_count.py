@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from scheduler_ext.counters import Counter
+from scheduler_ext.features.idle.recommend.gpu_memory_failures import gpu_memory_failures
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gpu_memory_failures import gpu_memory_failures
 
 # The namespaces with a label value of their own: the first ones. The name for all others is not a valid
 # namespace.

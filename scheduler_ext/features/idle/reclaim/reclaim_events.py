@@ -3,8 +3,8 @@
 from typing import Any
 
 from scheduler_ext.cluster.events.event_recorder import event_body
-from scheduler_ext.cluster.reclaim.reclaim_plan import Planned
-from scheduler_ext.core.node.reclaim import RECLAIM_LABEL
+from scheduler_ext.features.idle.reclaim.reclaim_plan import Planned
+from scheduler_ext.features.idle.reclaim.reclaim_policy import RECLAIM_LABEL
 from scheduler_ext.wire.times import span_text, time_text
 
 DRY_RUN = "GPUReclaimDryRun"

@@ -13,10 +13,10 @@ from hypothesis.strategies import DrawFn
 
 from scheduler_ext.core.gpu.gpu import Device, Holder
 from scheduler_ext.core.gpu.readings import HolderReadings, InstanceReadings, Readings
-from scheduler_ext.core.node.idle import NOT_IDLE, Idleness, idleness, parts_of
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.features.idle.idle import NOT_IDLE, Idleness, idleness, parts_of
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.asked import labelled
 from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node, sliced, wants

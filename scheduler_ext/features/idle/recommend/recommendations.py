@@ -11,11 +11,18 @@ from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.request.resource_names import MIG_PREFIX
 from scheduler_ext.explain.explain import API_VERSION
+from scheduler_ext.features.idle.recommend.observed_peaks import SEVERAL_ASKS, Observed, observed
+from scheduler_ext.features.idle.recommend.offers import Offer, offers
+from scheduler_ext.features.idle.recommend.right_size import (
+    AFTER_FAILURE,
+    MARGIN,
+    STEP_MIB,
+    Bounds,
+    bounds,
+    is_worth,
+)
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.views.node_value import gpu_price
-from scheduler_ext.views.observed_peaks import SEVERAL_ASKS, Observed, observed
-from scheduler_ext.views.offers import Offer, offers
-from scheduler_ext.views.right_size import AFTER_FAILURE, MARGIN, STEP_MIB, Bounds, bounds, is_worth
 from scheduler_ext.wire.config import Configuration
 
 NOT_PROMISED = "its node shares GPUs by time or MPS, which promises no amount of memory"

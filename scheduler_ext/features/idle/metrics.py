@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from scheduler_ext.core.node.idle import NOT_IDLE, Idleness
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.features.idle.idle import NOT_IDLE, Idleness
+from scheduler_ext.features.idle.idle_pods import IdleNodes
 from scheduler_ext.server.metrics.gpu_metrics import Detail, GpuText, NodeText, labels_of, visible
 from scheduler_ext.server.metrics.namespaces import largest_namespaces
 from scheduler_ext.sources.source_status import Watched
-from scheduler_ext.views.idle_pods import IdleNodes
 
 _GPUS = "gpu_extender_gpus_idle"
 _PODS = "gpu_extender_idle_pods"

@@ -6,12 +6,12 @@ from typing import Any
 
 from scheduler_ext.core.gpu.readings import NodeReadings, Readings
 from scheduler_ext.core.gpu.value_table import DIGITS
-from scheduler_ext.core.node.idle import NOT_IDLE, HeldPart, Idleness, IdlePod, idleness
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods, PodFacts
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.features.cost.cost_report import new_pods
+from scheduler_ext.features.idle.idle import NOT_IDLE, HeldPart, Idleness, IdlePod, idleness
 from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.views.node_value import node_value, pod_values
 from scheduler_ext.views.value_account import held_of

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from scheduler_ext.features.idle.metrics import IdleText
 from scheduler_ext.server.metrics import namespaces
 from scheduler_ext.server.metrics.gpu_metrics import Detail, GpuText
-from scheduler_ext.server.metrics.idle_metrics import IdleText
 from scheduler_ext.wire.config import Configuration
 from tests.kube_idle import CLUSTER, WHOLE, running
 from tests.kube_objects import Json, gpu, gpu_node, holder, node

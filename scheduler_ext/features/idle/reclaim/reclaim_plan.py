@@ -6,10 +6,16 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from scheduler_ext.core.gpu.readings import NodeReadings
-from scheduler_ext.core.node.idle import Idleness, IdlePod, idleness
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods, PodFacts
-from scheduler_ext.core.node.reclaim import RECLAIM_LABEL, ReclaimPolicy, Step, next_step, opted_in
+from scheduler_ext.features.idle.idle import Idleness, IdlePod, idleness
+from scheduler_ext.features.idle.reclaim.reclaim_policy import (
+    RECLAIM_LABEL,
+    ReclaimPolicy,
+    Step,
+    next_step,
+    opted_in,
+)
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.kube import strings

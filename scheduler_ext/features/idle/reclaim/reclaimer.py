@@ -17,18 +17,18 @@ from typing import Any
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import RefusedError, Transport, is_transient
-from scheduler_ext.cluster.reclaim.reclaim_calls import FoundPod, ReclaimCalls, is_held_by_budget
-from scheduler_ext.cluster.reclaim.reclaim_events import (
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.counters import Counter
+from scheduler_ext.features.idle.reclaim.reclaim_calls import FoundPod, ReclaimCalls, is_held_by_budget
+from scheduler_ext.features.idle.reclaim.reclaim_events import (
     cancelled_event,
     dry_run_event,
     evicted_event,
     warned_event,
 )
-from scheduler_ext.cluster.reclaim.reclaim_plan import Planned, Planner, Seen, Warned
-from scheduler_ext.cluster.reclaim.reclaim_record import ReclaimRecord
-from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.core.node.reclaim import Step
-from scheduler_ext.counters import Counter
+from scheduler_ext.features.idle.reclaim.reclaim_plan import Planned, Planner, Seen, Warned
+from scheduler_ext.features.idle.reclaim.reclaim_policy import Step
+from scheduler_ext.features.idle.reclaim.reclaim_record import ReclaimRecord
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.wire.config import Configuration
 

@@ -8,7 +8,7 @@ from scheduler_ext.cli.inputs import Source, config_option, source_options
 from scheduler_ext.cli.options import output_option, some_namespace_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
 from scheduler_ext.core.gpu.value_table import DIGITS
-from scheduler_ext.views.idle_pods import ALSO_IDLE, idle_pod_list
+from scheduler_ext.features.idle.idle_pods import ALSO_IDLE, idle_pod_list
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import span_text
 

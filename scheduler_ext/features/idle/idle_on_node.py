@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 
 from scheduler_ext.binding.locked_cache import LockedCache
-from scheduler_ext.core.node.idle import idleness
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.pod_facts import FactsOfPods
+from scheduler_ext.features.idle.idle import idleness
 
 
 def idle_on_node(locked: LockedCache, facts: FactsOfPods, after_s: float) -> Callable[[NodeInfo], set[str]]:

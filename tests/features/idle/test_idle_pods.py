@@ -10,12 +10,12 @@ import pytest
 
 from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.gpu.readings import NodeReadings, Readings
-from scheduler_ext.core.node.idle import Idleness, idleness
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.pod_facts import FactsOfPods, PodFacts
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.views import idle_pods as idle_pods_module
-from scheduler_ext.views.idle_pods import IdleNodes, idle_pod_list
+from scheduler_ext.features.idle import idle_pods as idle_pods_module
+from scheduler_ext.features.idle.idle import Idleness, idleness
+from scheduler_ext.features.idle.idle_pods import IdleNodes, idle_pod_list
 from scheduler_ext.wire.config import Configuration
 from tests.core.reported import WHOLE, bound, device, node, wants
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.reclaim.reclaimer import Reclaimer
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.features.idle.reclaim.reclaim_wire import RECORD_ANNOTATION
+from scheduler_ext.features.idle.reclaim.reclaimer import Reclaimer
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.wire.config import Configuration, IdleSection, ReclaimSection
 from scheduler_ext.wire.objects import read_objects
-from scheduler_ext.wire.reclaim import RECORD_ANNOTATION
 from scheduler_ext.wire.times import seconds, time_text
 from tests.cluster.api.api_paths import BUDGETS, GPU_NODES, LEASES, NAMESPACES, NODES, PODS
 from tests.cluster.api.api_requests import Match, Request, writes

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from scheduler_ext.cluster.api_paths import NAMESPACES, pod_path
 from scheduler_ext.cluster.client.transport import JSON, MERGE, RefusedError, Transport
 from scheduler_ext.cluster.reflector import PAGE
-from scheduler_ext.core.node.reclaim import RECLAIM_LABEL
+from scheduler_ext.features.idle.reclaim.reclaim_policy import RECLAIM_LABEL
+from scheduler_ext.features.idle.reclaim.reclaim_wire import eviction_body, warning_patch
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.binding import read_pod
 from scheduler_ext.wire.kube import strings
-from scheduler_ext.wire.reclaim import eviction_body, warning_patch
 from scheduler_ext.wire.watching import Decoder
 
 _CALL_S = 5.0

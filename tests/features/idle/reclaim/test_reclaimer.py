@@ -10,7 +10,7 @@ from scheduler_ext.core.errors import ClusterError
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import GPU_NODES, LEASES, NAMESPACES, PODS
 from tests.cluster.api.api_requests import Request, lists, writes
-from tests.cluster.reclaim.reclaiming import (
+from tests.features.idle.reclaim.reclaiming import (
     HOUR_S,
     MINUTE_S,
     RECLAIM,

@@ -1,1 +1,0 @@
-"""Commands about GPUs that are held and not used."""

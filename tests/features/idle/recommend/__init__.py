@@ -1,0 +1,1 @@
+"""Recommendations, and the counter of pods that ran out of GPU memory."""
