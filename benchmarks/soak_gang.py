@@ -30,7 +30,7 @@ from benchmarks.live import await_ready, filter_requests, running_api
 from benchmarks.page_watcher import Watcher
 from benchmarks.processes import extender_command, running_process
 from benchmarks.soak import Counts, end, fetch, loaded, worker_of
-from scheduler_ext.core.planning.plan import State
+from scheduler_ext.features.gangs.planning.plan import State
 from scheduler_ext.wire.config import API_VERSION, KIND
 
 _CONFIG = {

@@ -20,13 +20,13 @@ from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.planning.plan import Plan
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.waiting import LongWait
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.features.gangs.planning.plan import Plan
 from scheduler_ext.features.idle.recommend.failure_count import FailureCount
 from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.sources.clusterstate import ClusterState, state_of

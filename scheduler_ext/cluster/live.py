@@ -37,12 +37,12 @@ from scheduler_ext.cluster.writers import Writers
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
-from scheduler_ext.core.planning.gang import GangKey
-from scheduler_ext.core.planning.plan import GangWait, Plan
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
+from scheduler_ext.features.gangs.planning.gang import GangKey
+from scheduler_ext.features.gangs.planning.plan import GangWait, Plan
 from scheduler_ext.features.idle.idle_on_node import idle_on_node
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration

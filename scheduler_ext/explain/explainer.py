@@ -12,8 +12,6 @@ from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.node.nominated import without_kept
-from scheduler_ext.core.planning.gang import GangKey
-from scheduler_ext.core.planning.plan import GangWait
 from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -28,6 +26,8 @@ from scheduler_ext.explain.snapshot_dump import taken
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.record import Offered, Record, Recorded
+from scheduler_ext.features.gangs.planning.gang import GangKey
+from scheduler_ext.features.gangs.planning.plan import GangWait
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import gates_in_words

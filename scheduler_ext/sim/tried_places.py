@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from scheduler_ext.core.planning.placing import Place
+from scheduler_ext.core.cycle.placing import Place
 from scheduler_ext.sim.scheduler import Placement, Scheduler
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import World

@@ -4,13 +4,21 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from scheduler_ext.core.cycle.placing import Place
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.planning.draining import Topology
-from scheduler_ext.core.planning.gang import NODE_POOL, Gang, GangKey, GangWish, Member, MemberState, gangs_of
-from scheduler_ext.core.planning.gang_fit import GangMiss, fit
-from scheduler_ext.core.planning.gang_words import assembling, nearest_miss, no_domain
-from scheduler_ext.core.planning.placing import Place
+from scheduler_ext.features.gangs.planning.draining import Topology
+from scheduler_ext.features.gangs.planning.gang import (
+    NODE_POOL,
+    Gang,
+    GangKey,
+    GangWish,
+    Member,
+    MemberState,
+    gangs_of,
+)
+from scheduler_ext.features.gangs.planning.gang_fit import GangMiss, fit
+from scheduler_ext.features.gangs.planning.gang_words import assembling, nearest_miss, no_domain
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import gang_wish

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler_ext.core.planning.gang import GATE, MemberState, Refusal
-from scheduler_ext.core.planning.gang_failures import Remembered
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
+from scheduler_ext.features.gangs.planning.gang import GATE, MemberState, Refusal
+from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.features.idle.reclaim.reclaim_wire import eviction_body
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import NAMING, READ, gates, is_gated

@@ -17,8 +17,8 @@ import msgspec
 
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.core.planning.gang import GangWish
 from scheduler_ext.core.request.wishes import shown
+from scheduler_ext.features.gangs.planning.gang import GangWish
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_object
 from scheduler_ext.wire.gang_groups import MadeGangs, made_gangs

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from scheduler_ext.core.node.node import PlannedPlace
-from scheduler_ext.core.planning.gang_failures import Remembered
+from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.times import micro_time, seconds, time_text
 
@@ -21,7 +21,7 @@ PLANNED_ANNOTATION = "gpu.scheduler-ext.io/planned"
 START_BY = "gpu.scheduler-ext.io/gang-start-by"
 """The condition of a member whose gang was started (status True): its message begins with the time by which
 the whole gang must have started. It goes when all members run. The message of one member also has, as JSON,
-what a planner remembers of the gang (core.planning.gang_failures.Remembered); the status is False while the
+what a planner remembers of the gang (gang_failures.Remembered); the status is False while the
 gang waits."""
 FIELD_MANAGER = "scheduler-ext-planner"
 

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
-from scheduler_ext.core.planning.plan import Plan
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.features.gangs.planning.plan import Plan
 from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.wire.config import Configuration

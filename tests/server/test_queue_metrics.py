@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.planning.plan import Entry, Plan, State
+from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
 from scheduler_ext.server.metrics.queue_metrics import QueueMetrics
 
 

@@ -12,17 +12,17 @@ from cachetools import LRUCache
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.core.intree import NodeFacts, PodNeeds, needs_key
 from scheduler_ext.core.node.node import BoundPod, PendingPod
-from scheduler_ext.core.planning.node_rooms import NodeRooms
-from scheduler_ext.core.planning.waiting_pod import (
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.features.gangs.planning.node_rooms import NodeRooms
+from scheduler_ext.features.gangs.planning.waiting_pod import (
     Amounts,
     WaitingPod,
     amounts_needed,
     amounts_offered,
     asked_gpus,
 )
-from scheduler_ext.core.request.quantity import QuantityError
-from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import gates_in_words
 from scheduler_ext.wire.pod.held_spec import held_spec

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from scheduler_ext.core.planning.gang import (
+from scheduler_ext.features.gangs.planning.gang import (
     Gang,
     GangKey,
     GangWish,

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from scheduler_ext.cluster.planning.gang_assembly import Assembled
-from scheduler_ext.core.planning.gang import Gang, GangKey
-from scheduler_ext.core.planning.gang_decisions import Verdict
-from scheduler_ext.core.planning.gang_words import sentence
-from scheduler_ext.core.planning.plan import Entry, GangWait, State
-from scheduler_ext.core.planning.waiting_pod import WaitingPod
+from scheduler_ext.features.gangs.planning.gang import Gang, GangKey
+from scheduler_ext.features.gangs.planning.gang_decisions import Verdict
+from scheduler_ext.features.gangs.planning.gang_words import sentence
+from scheduler_ext.features.gangs.planning.plan import Entry, GangWait, State
+from scheduler_ext.features.gangs.planning.waiting_pod import WaitingPod
 
 _UNREAD = "the object of its group is still to be read"
 _NONE: Mapping[str, int] = {}

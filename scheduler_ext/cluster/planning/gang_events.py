@@ -10,7 +10,7 @@ from cachetools import TTLCache
 
 from scheduler_ext.cluster.events.event_recorder import event_body
 from scheduler_ext.cluster.planning.named_pod import NamedPod
-from scheduler_ext.core.planning.gang import GangKey
+from scheduler_ext.features.gangs.planning.gang import GangKey
 
 STARTING = "GPUGangStarting"
 WAITING = "GPUGangWaiting"

@@ -22,23 +22,23 @@ from scheduler_ext.cluster.planning.nomination_writer import Write
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.planning.backfilled_cluster import BackfilledCluster
-from scheduler_ext.core.planning.gang import GangKey, GangWish, InvalidGang, OnDeadline
-from scheduler_ext.core.planning.gang_bounds import Bounds, Keeping
-from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy
-from scheduler_ext.core.planning.gang_decisions import Decisions, Verdict
-from scheduler_ext.core.planning.gang_failures import Failure
-from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation
-from scheduler_ext.core.planning.gang_step import GangStep, Policy, Scene
-from scheduler_ext.core.planning.gang_turns import GangTurns, before
-from scheduler_ext.core.planning.given_places import Step
-from scheduler_ext.core.planning.plan import Entry, State
-from scheduler_ext.core.planning.planned_cluster import PlannedCluster
-from scheduler_ext.core.planning.planner import Planner
-from scheduler_ext.core.planning.victim_proposals import NodeProposals
-from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.features.gangs.planning.backfilled_cluster import BackfilledCluster
+from scheduler_ext.features.gangs.planning.gang import GangKey, GangWish, InvalidGang, OnDeadline
+from scheduler_ext.features.gangs.planning.gang_bounds import Bounds, Keeping
+from scheduler_ext.features.gangs.planning.gang_deadline import DeadlinePolicy
+from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, Verdict
+from scheduler_ext.features.gangs.planning.gang_failures import Failure
+from scheduler_ext.features.gangs.planning.gang_reservation import Backfill, Reservation
+from scheduler_ext.features.gangs.planning.gang_step import GangStep, Policy, Scene
+from scheduler_ext.features.gangs.planning.gang_turns import GangTurns, before
+from scheduler_ext.features.gangs.planning.given_places import Step
+from scheduler_ext.features.gangs.planning.plan import Entry, State
+from scheduler_ext.features.gangs.planning.planned_cluster import PlannedCluster
+from scheduler_ext.features.gangs.planning.planner import Planner
+from scheduler_ext.features.gangs.planning.victim_proposals import NodeProposals
+from scheduler_ext.features.gangs.planning.waiting_pod import WaitingPod
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gang_pod import GangPod, names_in
 from scheduler_ext.wire.gangs import gang_wish

@@ -21,13 +21,13 @@ from scheduler_ext.cluster.planning.nomination_writer import Write
 from scheduler_ext.cluster.planning.own_writes import OwnWrites
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import PlannedPlace
-from scheduler_ext.core.planning.gang import Gang, GangKey, MemberState
-from scheduler_ext.core.planning.gang_decisions import Decisions, GivenPlace
-from scheduler_ext.core.planning.gang_failures import Remembered
-from scheduler_ext.core.planning.gang_step import Policy
-from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.features.gangs.planning.gang import Gang, GangKey, MemberState
+from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, GivenPlace
+from scheduler_ext.features.gangs.planning.gang_failures import Remembered
+from scheduler_ext.features.gangs.planning.gang_step import Policy
+from scheduler_ext.features.gangs.planning.waiting_pod import WaitingPod
 from scheduler_ext.wire.gang_pod import ONLY_NODE
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transpor
 from scheduler_ext.cluster.planning.named_pod import NamedPod
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import PlannedPlace
-from scheduler_ext.core.planning.gang_failures import Remembered
-from scheduler_ext.core.planning.outcomes import Outcome
+from scheduler_ext.features.gangs.planning.gang_failures import Remembered
+from scheduler_ext.features.gangs.planning.outcomes import Outcome
 from scheduler_ext.wire.planned_annotation import FIELD_MANAGER, nomination
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from scheduler_ext.core.planning.gang import MemberState
+from scheduler_ext.features.gangs.planning.gang import MemberState
 from scheduler_ext.wire.gang_pod import GangPod
 
 # A watch is later than this only when it is broken, and then the cluster decides.

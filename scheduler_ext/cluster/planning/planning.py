@@ -23,19 +23,19 @@ from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.node.nominated import seen_by
-from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
-from scheduler_ext.core.planning.gang_decisions import Decisions
-from scheduler_ext.core.planning.given_places import PlanCluster, Step
-from scheduler_ext.core.planning.in_tree_filters import InTreeFilters
-from scheduler_ext.core.planning.outcomes import Outcome
-from scheduler_ext.core.planning.plan import Entry, Plan, State
-from scheduler_ext.core.planning.planned_cluster import PlannedCluster
-from scheduler_ext.core.planning.planned_nodes import PlannedNodes
-from scheduler_ext.core.planning.planner import Planner
-from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.counters import Counter
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.features.gangs.planning.emptied_nodes import EmptiedNodes
+from scheduler_ext.features.gangs.planning.gang_decisions import Decisions
+from scheduler_ext.features.gangs.planning.given_places import PlanCluster, Step
+from scheduler_ext.features.gangs.planning.in_tree_filters import InTreeFilters
+from scheduler_ext.features.gangs.planning.outcomes import Outcome
+from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
+from scheduler_ext.features.gangs.planning.planned_cluster import PlannedCluster
+from scheduler_ext.features.gangs.planning.planned_nodes import PlannedNodes
+from scheduler_ext.features.gangs.planning.planner import Planner
+from scheduler_ext.features.gangs.planning.waiting_pod import WaitingPod
 from scheduler_ext.wire.config import Configuration
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler_ext.core.planning.plan import Plan, State
+from scheduler_ext.features.gangs.planning.plan import Plan, State
 
 
 class QueueMetrics(Collector):

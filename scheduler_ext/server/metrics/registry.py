@@ -16,9 +16,9 @@ from prometheus_client import (
 
 from scheduler_ext import __version__
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.planning.plan import Plan
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.features.cost.metrics import ValueMetrics
+from scheduler_ext.features.gangs.planning.plan import Plan
 from scheduler_ext.features.idle.metrics import IdleText
 from scheduler_ext.server.http.tls import not_after
 from scheduler_ext.server.metrics.gauges import Longest, Pending, Replicas, SourceMetrics, Workloads

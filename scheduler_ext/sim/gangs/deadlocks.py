@@ -1,7 +1,7 @@
 """Deadlocks of gangs that start pod by pod: each holds GPUs that another one needs."""
 
-from scheduler_ext.core.planning.draining import remove_all
-from scheduler_ext.core.planning.gang_fit import GangFit, fit
+from scheduler_ext.features.gangs.planning.draining import remove_all
+from scheduler_ext.features.gangs.planning.gang_fit import GangFit, fit
 from scheduler_ext.sim.gangs.floor import Floor, FloorPlaces
 from scheduler_ext.sim.gangs.jobs import Job
 

@@ -3,8 +3,8 @@
 from heapq import heappop, heappush
 from itertools import count
 
-from scheduler_ext.core.planning.gang_fit import GangFit, fit
 from scheduler_ext.core.request.pod_kinds import Workload
+from scheduler_ext.features.gangs.planning.gang_fit import GangFit, fit
 from scheduler_ext.sim.experiment import Experiment, Outcome, Simulation
 from scheduler_ext.sim.gangs.floor import Floor, FloorPlaces
 from scheduler_ext.sim.gangs.job_account import JobAccount

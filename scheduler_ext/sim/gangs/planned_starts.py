@@ -4,10 +4,10 @@ their turns."""
 import time
 from collections.abc import Sequence
 
-from scheduler_ext.core.planning.gang_bounds import Bounds
-from scheduler_ext.core.planning.gang_decisions import Single
-from scheduler_ext.core.planning.gang_reservation import Reservation
-from scheduler_ext.core.planning.gang_step import GangStep, Policy, Scene
+from scheduler_ext.features.gangs.planning.gang_bounds import Bounds
+from scheduler_ext.features.gangs.planning.gang_decisions import Single
+from scheduler_ext.features.gangs.planning.gang_reservation import Reservation
+from scheduler_ext.features.gangs.planning.gang_step import GangStep, Policy, Scene
 from scheduler_ext.sim.gangs.floor import Floor, FloorPlaces
 from scheduler_ext.sim.gangs.jobs import Job, JobPod
 from scheduler_ext.sim.gangs.turn import Turn

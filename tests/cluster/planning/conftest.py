@@ -13,7 +13,7 @@ from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.planning import gang_planning as gang_planning_module
 from scheduler_ext.cluster.planning import gang_writes as gang_writes_module
 from scheduler_ext.cluster.planning import planning as planning_module
-from scheduler_ext.core.planning import outcomes as outcomes_module
+from scheduler_ext.features.gangs.planning import outcomes as outcomes_module
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.cluster.planning.planned import Planned

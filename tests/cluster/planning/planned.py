@@ -14,9 +14,9 @@ from scheduler_ext.cluster.planning.own_writes import OwnWrites
 from scheduler_ext.cluster.planning.planning import Planning
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.planning.gang import GATE
-from scheduler_ext.core.planning.plan import Entry, State
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.features.gangs.planning.gang import GATE
+from scheduler_ext.features.gangs.planning.plan import Entry, State
 from scheduler_ext.wire.config import Configuration, GangsSection, NominateSection
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION, START_BY
 from scheduler_ext.wire.times import time_text

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from scheduler_ext.cluster.planning.gang_assembly import Assembled, Waiting, assemble
-from scheduler_ext.core.planning.gang import GATE, GangWish, InvalidGang, MemberState
 from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.features.gangs.planning.gang import GATE, GangWish, InvalidGang, MemberState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_pod import GangPod, gang_pod
 from scheduler_ext.wire.gangs import gang_wish

@@ -8,9 +8,9 @@ import time
 
 from scheduler_ext.core.filters.counts import GpuCount
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
-from scheduler_ext.core.planning.gang_bounds import Keeping
-from scheduler_ext.core.planning.gang_failures import Remembered
-from scheduler_ext.core.planning.plan import State
+from scheduler_ext.features.gangs.planning.gang_bounds import Keeping
+from scheduler_ext.features.gangs.planning.gang_failures import Remembered
+from scheduler_ext.features.gangs.planning.plan import State
 from scheduler_ext.wire.config import GangsSection
 from scheduler_ext.wire.planned_annotation import START_BY, nomination
 from scheduler_ext.wire.times import time_text

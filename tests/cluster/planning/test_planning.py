@@ -8,8 +8,8 @@ import time
 import pytest
 
 from scheduler_ext.cluster.live import LiveInventory
-from scheduler_ext.core.planning import planner as planner_module
-from scheduler_ext.core.planning.plan import State
+from scheduler_ext.features.gangs.planning import planner as planner_module
+from scheduler_ext.features.gangs.planning.plan import State
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import GPU_NODES, LEASES, PODS

@@ -9,7 +9,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.nominated import seen_differently
 from scheduler_ext.core.snapshot.planned_pods import PlannedPods
 from scheduler_ext.core.snapshot.table import Table
-from tests.core.planning.planning_lab import SIZING, gpus_node, waiting
+from tests.features.gangs.planning.planning_lab import SIZING, gpus_node, waiting
 
 UIDS = ("p", "q", "r", "s")
 _priorities = st.sampled_from((-1, 0, 7))

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 from msgspec import structs
 
-from scheduler_ext.core.planning.gang_fit import GangFit, fit
+from scheduler_ext.features.gangs.planning.gang_fit import GangFit, fit
 from scheduler_ext.sim.gangs.floor import Floor
 from scheduler_ext.sim.gangs.gang_churn import _GangChurn
 from scheduler_ext.sim.gangs.job_account import JobAccount

@@ -11,14 +11,14 @@ import pytest
 
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
-from scheduler_ext.core.planning.gang import GangKey
-from scheduler_ext.core.planning.plan import Entry, Plan, State
 from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.snapshot_dump import Moment, read_moment
 from scheduler_ext.explain.waiting import FITS_NOW, Waiting
+from scheduler_ext.features.gangs.planning.gang import GangKey
+from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.views.queue import start_estimates

@@ -1,0 +1,1 @@
+"""Places for waiting pods, decided before kube-scheduler asks; values only, as in `core`."""
