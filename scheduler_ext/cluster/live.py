@@ -26,10 +26,6 @@ from scheduler_ext.cluster.inventory.node_handler import NodeHandler
 from scheduler_ext.cluster.inventory.pod_handler import PodHandler
 from scheduler_ext.cluster.inventory.report_handler import ReportHandler
 from scheduler_ext.cluster.own_lease import Election
-from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster
-from scheduler_ext.cluster.planning.gang_planning import GangPlanning
-from scheduler_ext.cluster.planning.gang_pods import GangPods
-from scheduler_ext.cluster.planning.planning import Planning
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.run_recorder import RunRecorder
 from scheduler_ext.cluster.scheduler_lease import Leadership
@@ -41,6 +37,10 @@ from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
+from scheduler_ext.features.gangs.live.followed_cluster import FollowedCluster
+from scheduler_ext.features.gangs.live.gang_planning import GangPlanning
+from scheduler_ext.features.gangs.live.gang_pods import GangPods
+from scheduler_ext.features.gangs.live.planning import Planning
 from scheduler_ext.features.gangs.planning.gang import GangKey
 from scheduler_ext.features.gangs.planning.plan import GangWait, Plan
 from scheduler_ext.features.idle.idle_on_node import idle_on_node

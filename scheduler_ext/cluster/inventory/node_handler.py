@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.inventory.cache_handler import CacheHandler
 from scheduler_ext.cluster.inventory.server_times import created_at
-from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster, FollowedNode
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.features.gangs.live.followed_cluster import FollowedCluster, FollowedNode
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.node_info import node_constraints, node_record
 from scheduler_ext.wire.watching import Broken

@@ -11,18 +11,18 @@ from typing import Protocol
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.planning.gang_assembly import Assembled
-from scheduler_ext.cluster.planning.gang_calls import GangCalls
-from scheduler_ext.cluster.planning.gang_events import GangEvents
-from scheduler_ext.cluster.planning.gang_execution import GangExecution
-from scheduler_ext.cluster.planning.gang_pods import GangPods
-from scheduler_ext.cluster.planning.named_pod import NamedPod
-from scheduler_ext.cluster.planning.nomination_writer import Write
-from scheduler_ext.cluster.planning.own_writes import OwnWrites
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.features.gangs.live.gang_assembly import Assembled
+from scheduler_ext.features.gangs.live.gang_calls import GangCalls
+from scheduler_ext.features.gangs.live.gang_events import GangEvents
+from scheduler_ext.features.gangs.live.gang_execution import GangExecution
+from scheduler_ext.features.gangs.live.gang_pods import GangPods
+from scheduler_ext.features.gangs.live.named_pod import NamedPod
+from scheduler_ext.features.gangs.live.nomination_writer import Write
+from scheduler_ext.features.gangs.live.own_writes import OwnWrites
 from scheduler_ext.features.gangs.planning.gang import Gang, GangKey, MemberState
 from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, GivenPlace
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered

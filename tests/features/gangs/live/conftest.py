@@ -10,13 +10,16 @@ import pytest
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.planning import gang_planning as gang_planning_module
-from scheduler_ext.cluster.planning import gang_writes as gang_writes_module
-from scheduler_ext.cluster.planning import planning as planning_module
+from scheduler_ext.features.gangs.live import gang_planning as gang_planning_module
+from scheduler_ext.features.gangs.live import gang_writes as gang_writes_module
+from scheduler_ext.features.gangs.live import planning as planning_module
 from scheduler_ext.features.gangs.planning import outcomes as outcomes_module
 from tests.cluster.api.api_server import ApiServer
+from tests.cluster.fixtures import impatient, server, transport
 from tests.cluster.following import eventually
-from tests.cluster.planning.planned import Planned
+from tests.features.gangs.live.planned import Planned
+
+__all__ = ["impatient", "planned", "server", "transport"]
 
 
 @pytest.fixture

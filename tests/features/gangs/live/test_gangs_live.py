@@ -17,7 +17,7 @@ from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_paths import PODS
 from tests.cluster.api.api_requests import writes
 from tests.cluster.following import eventually
-from tests.cluster.planning.planned import (
+from tests.features.gangs.live.planned import (
     GANGS,
     OURS,
     WHOLE,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler_ext.cluster.planning.gang_assembly import Assembled
+from scheduler_ext.features.gangs.live.gang_assembly import Assembled
 from scheduler_ext.features.gangs.planning.gang import Gang, GangKey
 from scheduler_ext.features.gangs.planning.gang_decisions import Verdict
 from scheduler_ext.features.gangs.planning.gang_words import sentence

@@ -12,9 +12,9 @@ from threading import Condition
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.api_paths import pod_path
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport, is_transient
-from scheduler_ext.cluster.planning.named_pod import NamedPod
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.features.gangs.live.named_pod import NamedPod
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.features.gangs.planning.outcomes import Outcome
 from scheduler_ext.wire.planned_annotation import FIELD_MANAGER, nomination

@@ -14,7 +14,7 @@ from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import GPU_NODES, LEASES, PODS
 from tests.cluster.following import eventually
-from tests.cluster.planning.planned import (
+from tests.features.gangs.live.planned import (
     WHOLE,
     Planned,
     entries,

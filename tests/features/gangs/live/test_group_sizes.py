@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.planning import group_sizes
-from scheduler_ext.cluster.planning.group_sizes import GroupSizes, UnknownYetError
+from scheduler_ext.features.gangs.live import group_sizes
+from scheduler_ext.features.gangs.live.group_sizes import GroupSizes, UnknownYetError
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import DeclaredGroup, Group
 from tests.cluster.api.api_handler import Answer

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.planning import nomination_writer
-from scheduler_ext.cluster.planning.nomination_writer import NominationWriter, Write
 from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.features.gangs.live import nomination_writer
+from scheduler_ext.features.gangs.live.nomination_writer import NominationWriter, Write
 from tests.cluster.following import eventually
 
 

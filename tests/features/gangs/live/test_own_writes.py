@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler_ext.cluster.planning.own_writes import OwnWrites
+from scheduler_ext.features.gangs.live.own_writes import OwnWrites
 from scheduler_ext.features.gangs.planning.gang import MemberState
-from tests.cluster.planning.test_gang_assembly import member
+from tests.features.gangs.live.test_gang_assembly import member
 
 BOUND, WAITING, GATED = MemberState.BOUND, MemberState.WAITING, MemberState.GATED
 

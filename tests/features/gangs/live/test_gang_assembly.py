@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler_ext.cluster.planning.gang_assembly import Assembled, Waiting, assemble
 from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.features.gangs.live.gang_assembly import Assembled, Waiting, assemble
 from scheduler_ext.features.gangs.planning.gang import GATE, GangWish, InvalidGang, MemberState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_pod import GangPod, gang_pod

@@ -10,7 +10,7 @@ from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import PODS
 from tests.cluster.api.api_requests import Request
 from tests.cluster.following import eventually
-from tests.cluster.planning.planned import (
+from tests.features.gangs.live.planned import (
     GANGS,
     PREEMPTING,
     WHOLE,
@@ -92,7 +92,7 @@ def test_a_gate_that_went_is_known_though_another_one_fails(planned: Planned) ->
 
 def test_evictions_that_fail_hold_up_no_other_gang(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a webhook for some namespaces hangs."""
-    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_calls._CALL_S", 0.2)
+    monkeypatch.setattr("scheduler_ext.features.gangs.live.gang_calls._CALL_S", 0.2)
     planned.add_nodes("n1", "n2", "n3")
     planned.server.faults.place(Hang(), lambda each: "/eviction" in each.path, times=None)
     planned.add("a", "b", status=started(time.time() - 1), ungated=True)

@@ -15,9 +15,6 @@ from typing import Protocol
 from scheduler_ext.background import Background
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import ServerClock, Transport
-from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster
-from scheduler_ext.cluster.planning.gang_planning import GangPlanning
-from scheduler_ext.cluster.planning.nomination_writer import NominationWriter, Write
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
@@ -26,6 +23,9 @@ from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.counters import Counter
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.features.gangs.live.followed_cluster import FollowedCluster
+from scheduler_ext.features.gangs.live.gang_planning import GangPlanning
+from scheduler_ext.features.gangs.live.nomination_writer import NominationWriter, Write
 from scheduler_ext.features.gangs.planning.emptied_nodes import EmptiedNodes
 from scheduler_ext.features.gangs.planning.gang_decisions import Decisions
 from scheduler_ext.features.gangs.planning.given_places import PlanCluster, Step

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler_ext.cluster.planning.gang_events import GangEvents
+from scheduler_ext.features.gangs.live.gang_events import GangEvents
 from scheduler_ext.features.gangs.planning.gang import GangKey
-from tests.cluster.planning.test_gang_calls import Pod
+from tests.features.gangs.live.test_gang_calls import Pod
 
 GANG = GangKey("ml", "gang", "train")
 PODS = [Pod("uid-a", "ml", "a")]

@@ -10,20 +10,20 @@ from typing import Any, Protocol
 
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.planning.gang_assembly import Assembled, Waiting, assemble
-from scheduler_ext.cluster.planning.gang_entries import GangEntries
-from scheduler_ext.cluster.planning.gang_events import GangEvents
-from scheduler_ext.cluster.planning.gang_events import Write as WriteEvent
-from scheduler_ext.cluster.planning.gang_pods import GangPods
-from scheduler_ext.cluster.planning.gang_scene import running_pods, topology_of
-from scheduler_ext.cluster.planning.gang_writes import GangWrites
-from scheduler_ext.cluster.planning.group_sizes import GroupSizes
-from scheduler_ext.cluster.planning.nomination_writer import Write
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.features.gangs.live.gang_assembly import Assembled, Waiting, assemble
+from scheduler_ext.features.gangs.live.gang_entries import GangEntries
+from scheduler_ext.features.gangs.live.gang_events import GangEvents
+from scheduler_ext.features.gangs.live.gang_events import Write as WriteEvent
+from scheduler_ext.features.gangs.live.gang_pods import GangPods
+from scheduler_ext.features.gangs.live.gang_scene import running_pods, topology_of
+from scheduler_ext.features.gangs.live.gang_writes import GangWrites
+from scheduler_ext.features.gangs.live.group_sizes import GroupSizes
+from scheduler_ext.features.gangs.live.nomination_writer import Write
 from scheduler_ext.features.gangs.planning.backfilled_cluster import BackfilledCluster
 from scheduler_ext.features.gangs.planning.gang import GangKey, GangWish, InvalidGang, OnDeadline
 from scheduler_ext.features.gangs.planning.gang_bounds import Bounds, Keeping

@@ -1,2 +1,0 @@
-"""Planning on a live cluster: the waiting pods, the room of nodes, and the writes of nominations, gates
-and evictions. The decisions about places are in `features/gangs/planning`."""
