@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scheduler_ext.core.queue.estimate import WITHIN, Estimate, estimates
-from scheduler_ext.core.queue.room import Arrivals, Holder, Waiter
-from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
+from scheduler_ext.features.gangs.queue.estimate import WITHIN, Estimate, estimates
+from scheduler_ext.features.gangs.queue.room import Arrivals, Holder, Waiter
+from scheduler_ext.features.gangs.queue.run_times import PastRuns, Run, RunKind
 
 _NODES, _GPUS = 8, 8
 _SIZES = (1, 1, 1, 2, 2, 4, 8, 8)

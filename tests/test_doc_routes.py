@@ -10,13 +10,13 @@ from flask import Flask
 
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.features.gangs.queue.routes import queue_blueprint
 from scheduler_ext.features.page.pod_routes import pods_blueprint
 from scheduler_ext.features.page.routes import page_blueprint
 from scheduler_ext.server.app import api_app, health_app, inspect_app
 from scheduler_ext.server.explaining import Explaining
 from scheduler_ext.server.inspect_routes import explanations_blueprint, questions_blueprint
 from scheduler_ext.server.metrics.registry import Metrics
-from scheduler_ext.server.queue_routes import queue_blueprint
 from scheduler_ext.server.runbook_routes import runbooks_blueprint
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration

@@ -27,12 +27,12 @@ from scheduler_ext.explain.explain import explain
 from scheduler_ext.explain.explainer import Explainer, other_scheduler, unschedulable_message
 from scheduler_ext.explain.snapshot_dump import Moment, read_moment
 from scheduler_ext.explain.waiting import Waiting, pod_list
+from scheduler_ext.features.gangs.queue.queue_list import QueueView
+from scheduler_ext.features.gangs.queue.start_estimates import StartEstimates
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.views.listing import inventory_list
-from scheduler_ext.views.queue.queue_list import QueueView
-from scheduler_ext.views.queue.start_estimates import StartEstimates
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods

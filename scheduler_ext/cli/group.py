@@ -24,6 +24,7 @@ _MODULES = {
     "simulate": "scheduler_ext.sim.commands",
     "idle": "scheduler_ext.features.idle.command",
     "recommend": "scheduler_ext.features.idle.recommend.command",
+    "queue": "scheduler_ext.features.gangs.queue.command",
 }
 # The commands of `kubectl gpu-placement`.
 CLUSTER_COMMANDS = (

@@ -13,6 +13,9 @@ from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import share_one_arena
+from scheduler_ext.features.gangs.queue.queue_list import QueueView
+from scheduler_ext.features.gangs.queue.routes import queue_blueprint
+from scheduler_ext.features.gangs.queue.start_estimates import StartEstimates
 from scheduler_ext.features.page.feed import PageFeed
 from scheduler_ext.features.page.history import Sample
 from scheduler_ext.features.page.pod_routes import pods_blueprint
@@ -21,12 +24,9 @@ from scheduler_ext.server.app import api_app, health_app, inspect_app
 from scheduler_ext.server.explaining import Explaining
 from scheduler_ext.server.inspect_routes import explanations_blueprint, questions_blueprint
 from scheduler_ext.server.metrics.registry import Metrics
-from scheduler_ext.server.queue_routes import queue_blueprint
 from scheduler_ext.server.runbook_routes import runbooks_blueprint
 from scheduler_ext.server.server_options import Apps
 from scheduler_ext.sources.file_source import InventorySource
-from scheduler_ext.views.queue.queue_list import QueueView
-from scheduler_ext.views.queue.start_estimates import StartEstimates
 from scheduler_ext.whatif.schedulable import SchedulableReplicas
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.files import read_file

@@ -27,7 +27,6 @@ from scheduler_ext.cluster.inventory.pod_handler import PodHandler
 from scheduler_ext.cluster.inventory.report_handler import ReportHandler
 from scheduler_ext.cluster.own_lease import Election
 from scheduler_ext.cluster.reflector import Reflector
-from scheduler_ext.cluster.run_recorder import RunRecorder
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.cluster.writers import Writers
 from scheduler_ext.core.cache.ledger import Cause
@@ -43,6 +42,7 @@ from scheduler_ext.features.gangs.live.gang_pods import GangPods
 from scheduler_ext.features.gangs.live.planning import Planning
 from scheduler_ext.features.gangs.planning.gang import GangKey
 from scheduler_ext.features.gangs.planning.plan import GangWait, Plan
+from scheduler_ext.features.gangs.queue.run_recorder import RunRecorder
 from scheduler_ext.features.idle.idle_on_node import idle_on_node
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration

@@ -9,9 +9,9 @@ from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.node.pod_facts import FactsOfPods
-from scheduler_ext.core.queue.run_times import PastRuns
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.gangs.planning.plan import Plan
+from scheduler_ext.features.gangs.queue.run_times import PastRuns
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 
 

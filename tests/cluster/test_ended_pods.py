@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.cluster.run_recorder import RunRecorder
+from scheduler_ext.features.gangs.queue.run_recorder import RunRecorder
 from scheduler_ext.features.idle.recommend import failure_count
 from scheduler_ext.wire import kube
 from tests.cluster.test_inventory_handlers import Told, read

@@ -9,10 +9,10 @@ import pytest
 from werkzeug.test import Client
 
 from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.features.gangs.queue.queue_list import QueueView
 from scheduler_ext.server import inspect_routes
 from scheduler_ext.server.http.body import BODY_RECEIVED
 from scheduler_ext.server.shared_answers import SharedAnswers
-from scheduler_ext.views.queue.queue_list import QueueView
 from tests.server.served import served
 
 

@@ -8,11 +8,11 @@ from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.inventory.cache_handler import CacheHandler
 from scheduler_ext.cluster.inventory.pod_state import OtherPod, PodState, holds_gpus, pod_state, update_pod
 from scheduler_ext.cluster.inventory.server_times import planned_until
-from scheduler_ext.cluster.run_recorder import RunRecorder
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.features.gangs.live.followed_cluster import FollowedCluster, FollowedPod
 from scheduler_ext.features.gangs.live.gang_pods import GangPods
+from scheduler_ext.features.gangs.queue.run_recorder import RunRecorder
 from scheduler_ext.features.idle.recommend.failure_count import FailureCount
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod.pod_identity import pod_name

@@ -19,12 +19,12 @@ from scheduler_ext.core.filters import REASONS
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.features.cost.metrics import ValueMetrics
 from scheduler_ext.features.gangs.planning.plan import Plan
+from scheduler_ext.features.gangs.queue.metrics import QueueMetrics
 from scheduler_ext.features.idle.metrics import IdleText
 from scheduler_ext.server.http.tls import not_after
 from scheduler_ext.server.metrics.gauges import Longest, Pending, Replicas, SourceMetrics, Workloads
 from scheduler_ext.server.metrics.gpu_metrics import GpuText, visible
 from scheduler_ext.server.metrics.node_metrics import NodeText
-from scheduler_ext.server.metrics.queue_metrics import QueueMetrics
 from scheduler_ext.server.metrics.reading_metrics import ReadingText
 from scheduler_ext.server.shared_answers import SharedAnswers
 from scheduler_ext.sources.source_status import Watched

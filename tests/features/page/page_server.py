@@ -10,14 +10,14 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.features.gangs.queue.queue_list import QueueView
+from scheduler_ext.features.gangs.queue.routes import queue_blueprint
+from scheduler_ext.features.gangs.queue.start_estimates import StartEstimates
 from scheduler_ext.features.page.feed import PageFeed
 from scheduler_ext.features.page.pod_routes import pods_blueprint
 from scheduler_ext.features.page.routes import page_blueprint
 from scheduler_ext.server.app import inspect_app
 from scheduler_ext.server.explaining import Explaining
-from scheduler_ext.server.queue_routes import queue_blueprint
-from scheduler_ext.views.queue.queue_list import QueueView
-from scheduler_ext.views.queue.start_estimates import StartEstimates
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.pod.cached_pod import pending_pod

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.queue.replay import NEVER, Arrival, Basis, Moment, Queue
-from scheduler_ext.core.queue.room import Holder, Waiter
-from scheduler_ext.core.queue.run_times import RunKind
+from scheduler_ext.features.gangs.queue.replay import NEVER, Arrival, Basis, Moment, Queue
+from scheduler_ext.features.gangs.queue.room import Holder, Waiter
+from scheduler_ext.features.gangs.queue.run_times import RunKind
 
 KIND = RunKind("ns", "", None)
 BOTH = frozenset({"a", "b"})

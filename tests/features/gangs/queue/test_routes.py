@@ -8,15 +8,15 @@ import pytest
 
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.features.gangs.queue.queue_list import QueueView
+from scheduler_ext.features.gangs.queue.routes import queue_blueprint
+from scheduler_ext.features.gangs.queue.start_estimates import StartEstimates
 from scheduler_ext.server.app import inspect_app
 from scheduler_ext.server.inspect_routes import questions_blueprint
-from scheduler_ext.server.queue_routes import queue_blueprint
-from scheduler_ext.views.queue.queue_list import QueueView
-from scheduler_ext.views.queue.start_estimates import StartEstimates
 from scheduler_ext.wire.config import Configuration
+from tests.features.gangs.queue import test_queue_list as queues
 from tests.kube_idle import CLUSTER
 from tests.server.followed import Followed
-from tests.views.queue import test_queue_list as queues
 
 CONFIG = Configuration()
 UNUSED: Any = None

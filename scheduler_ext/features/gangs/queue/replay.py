@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from scheduler_ext.core.queue.room import Amounts, Holder, Waiter, fits, less, more
+from scheduler_ext.features.gangs.queue.room import Amounts, Holder, Waiter, fits, less, more
 
 NEVER = float("inf")
 # The nodes with some room on which a pod that is created is tried, so that a large cluster costs no more.

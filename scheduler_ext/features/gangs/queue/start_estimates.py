@@ -10,14 +10,14 @@ from typing import Any, NamedTuple, Protocol
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.intree import NodeFacts, PodNeeds, needs_key
 from scheduler_ext.core.node.node import BoundPod, PendingPod
-from scheduler_ext.core.queue.estimate import Estimate, estimates
-from scheduler_ext.core.queue.room import Amounts, Arrivals, Holder, Waiter
-from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import needs_of
 from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
+from scheduler_ext.features.gangs.queue.estimate import Estimate, estimates
+from scheduler_ext.features.gangs.queue.room import Amounts, Arrivals, Holder, Waiter
+from scheduler_ext.features.gangs.queue.room_of_nodes import RoomOfNodes, amounts_of
+from scheduler_ext.features.gangs.queue.run_times import PastRuns, Run, RunKind
 from scheduler_ext.sources.source_status import SourceStatus
-from scheduler_ext.views.queue.room_of_nodes import RoomOfNodes, amounts_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import max_duration_s

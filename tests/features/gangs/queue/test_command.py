@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from scheduler_ext.cli import queue as command
+from scheduler_ext.features.gangs.queue import command as command
 from tests.kube_objects import Json
 
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scheduler_ext.core.queue.estimate import NOT_BY_PODS, NOTHING_HELPS, Estimate, estimates
-from scheduler_ext.core.queue.room import Arrivals, Holder, Waiter
-from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
+from scheduler_ext.features.gangs.queue.estimate import NOT_BY_PODS, NOTHING_HELPS, Estimate, estimates
+from scheduler_ext.features.gangs.queue.room import Arrivals, Holder, Waiter
+from scheduler_ext.features.gangs.queue.run_times import PastRuns, Run, RunKind
 
 JOB = RunKind("ml", "Job/train", "gpu=1")
 A = frozenset("a")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
-from scheduler_ext.server.metrics.queue_metrics import QueueMetrics
+from scheduler_ext.features.gangs.queue.metrics import QueueMetrics
 
 
 def samples(plan: Plan | None) -> dict[str, float]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.node.pod_facts import PodFacts
-from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
+from scheduler_ext.features.gangs.queue.run_times import PastRuns, Run, RunKind
 
 
 class RunRecorder:

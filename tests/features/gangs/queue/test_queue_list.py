@@ -11,7 +11,6 @@ import pytest
 
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
-from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.explainer import Explainer
@@ -19,11 +18,12 @@ from scheduler_ext.explain.snapshot_dump import Moment, read_moment
 from scheduler_ext.explain.waiting import FITS_NOW, Waiting
 from scheduler_ext.features.gangs.planning.gang import GangKey
 from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
+from scheduler_ext.features.gangs.queue import start_estimates
+from scheduler_ext.features.gangs.queue.queue_list import QueueView
+from scheduler_ext.features.gangs.queue.run_times import PastRuns, Run, RunKind
+from scheduler_ext.features.gangs.queue.start_estimates import TOO_FAR, StartEstimates
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.sources.source_status import SourceStatus
-from scheduler_ext.views.queue import start_estimates
-from scheduler_ext.views.queue.queue_list import QueueView
-from scheduler_ext.views.queue.start_estimates import TOO_FAR, StartEstimates
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_objects
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operator import ge
 from typing import TypeAlias
 
-from scheduler_ext.core.queue.run_times import RunKind
+from scheduler_ext.features.gangs.queue.run_times import RunKind
 
 Amounts: TypeAlias = tuple[int, ...]
 """One number for each kind of amount, in the same order everywhere in one estimate."""

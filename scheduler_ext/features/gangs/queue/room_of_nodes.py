@@ -8,11 +8,11 @@ from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.intree import NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods, PodFacts
-from scheduler_ext.core.queue.room import Amounts, Holder
-from scheduler_ext.core.queue.run_times import RunKind
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.gangs.planning.emptied_nodes import EmptiedNodes
+from scheduler_ext.features.gangs.queue.room import Amounts, Holder
+from scheduler_ext.features.gangs.queue.run_times import RunKind
 from scheduler_ext.views.node_usage import PerNode
 from scheduler_ext.views.placed_pods import PlacedPod, placed_pods
 

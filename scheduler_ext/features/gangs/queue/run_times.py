@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler_ext.core.queue.survival import Observed, Survival
+from scheduler_ext.features.gangs.queue.survival import Observed, Survival
 
 # Runs longer than the present age of a pod, so that one that outlasts all of them is rarer than one in ten
 # (survival.py): without them, the wider comparison is tried.

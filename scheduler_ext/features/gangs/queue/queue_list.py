@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from scheduler_ext.core.node.node import PendingPod
-from scheduler_ext.core.queue.estimate import WITHIN, Estimate
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.sentences import asks
 from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
-from scheduler_ext.views.queue.start_estimates import QueueSource, StartEstimates, Waiting
+from scheduler_ext.features.gangs.queue.estimate import WITHIN, Estimate
+from scheduler_ext.features.gangs.queue.start_estimates import QueueSource, StartEstimates, Waiting
 from scheduler_ext.wire.gangs import gates_in_words
 from scheduler_ext.wire.redacted import read_redacted
 from scheduler_ext.wire.times import time_text

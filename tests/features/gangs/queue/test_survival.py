@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scheduler_ext.core.queue.survival import Observed, Survival
+from scheduler_ext.features.gangs.queue.survival import Observed, Survival
 
 DRAWS = 2_000
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.queue.run_times import ENOUGH, PastRuns, Run, RunKind
+from scheduler_ext.features.gangs.queue.run_times import ENOUGH, PastRuns, Run, RunKind
 
 TRAIN = RunKind("ml", "Job/train-1", "gpu=1")
 

@@ -4,8 +4,8 @@ import time
 
 from flask import Blueprint, Response, request
 
+from scheduler_ext.features.gangs.queue.queue_list import QueueView
 from scheduler_ext.server.shared_answers import SharedAnswers, shared_reply
-from scheduler_ext.views.queue.queue_list import QueueView
 from scheduler_ext.wire.extender_args import encode_json
 
 _MOST_ON_PAGE = 200

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_ext.core.queue.replay import NEVER, Arrival, Basis, Moment, Queue
-from scheduler_ext.core.queue.room import Amounts, Arrivals, Holder, Waiter, fits, less
-from scheduler_ext.core.queue.run_times import ENOUGH, RunKind, RunTimes
-from scheduler_ext.core.queue.survival import Floats, Survival
+from scheduler_ext.features.gangs.queue.replay import NEVER, Arrival, Basis, Moment, Queue
+from scheduler_ext.features.gangs.queue.room import Amounts, Arrivals, Holder, Waiter, fits, less
+from scheduler_ext.features.gangs.queue.run_times import ENOUGH, RunKind, RunTimes
+from scheduler_ext.features.gangs.queue.survival import Floats, Survival
 
 # The part of the futures within the interval; as many start earlier as later.
 WITHIN = 0.8

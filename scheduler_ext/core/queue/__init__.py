@@ -1,1 +1,0 @@
-"""Estimates of when waiting pods will start, by a replay of the planner on past run times."""

@@ -1,0 +1,1 @@
+"""The queue: estimates of starts, the list, its command, route and metrics."""

@@ -1,0 +1,5 @@
+"""The fixtures of commands."""
+
+from tests.cli.fixtures import cluster, no_kubeconfig, written
+
+__all__ = ["cluster", "no_kubeconfig", "written"]

@@ -1,1 +1,0 @@
-"""The queue as users see it."""
