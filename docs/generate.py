@@ -383,7 +383,7 @@ PARTS: Mapping[str, Part] = {
             ("scheduler_ext.wire.binding", ("ASSIGNED_ANNOTATION",)),
             ("scheduler_ext.wire.pod_facts", ("RECLAIM_AT_ANNOTATION",)),
             ("scheduler_ext.wire.planned_annotation", ("PLANNED_ANNOTATION",)),
-            ("scheduler_ext.wire.gang_pod", ("ONLY_NODE",)),
+            ("scheduler_ext.features.gangs.wire.gang_pod", ("ONLY_NODE",)),
         ],
     ),
     "annotations of nodes": partial(

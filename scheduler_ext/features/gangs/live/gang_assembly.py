@@ -13,7 +13,7 @@ from scheduler_ext.features.gangs.planning.gang import (
     MemberState,
     gangs_of,
 )
-from scheduler_ext.wire.gang_pod import GangPod
+from scheduler_ext.features.gangs.wire.gang_pod import GangPod
 
 
 class _Asked(Protocol):

@@ -10,8 +10,8 @@ from scheduler_ext.cluster.client.transport import JSON, JSON_PATCH, RefusedErro
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
 from scheduler_ext.features.gangs.planning.gang import GangKey
+from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_eviction, gate_patch
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gang_pod import GangPod, gang_eviction, gate_patch
 from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)

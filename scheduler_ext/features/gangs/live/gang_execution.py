@@ -20,7 +20,7 @@ from scheduler_ext.features.gangs.live.gang_events import GangEvents
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
 from scheduler_ext.features.gangs.planning.gang import Gang, GangKey
 from scheduler_ext.features.gangs.planning.gang_decisions import Evict
-from scheduler_ext.wire.gang_pod import GangPod
+from scheduler_ext.features.gangs.wire.gang_pod import GangPod
 
 log = logging.getLogger(__name__)
 

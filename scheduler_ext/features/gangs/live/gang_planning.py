@@ -39,8 +39,8 @@ from scheduler_ext.features.gangs.planning.planned_cluster import PlannedCluster
 from scheduler_ext.features.gangs.planning.planner import Planner
 from scheduler_ext.features.gangs.planning.victim_proposals import NodeProposals
 from scheduler_ext.features.gangs.planning.waiting_pod import WaitingPod
+from scheduler_ext.features.gangs.wire.gang_pod import GangPod, names_in
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.gang_pod import GangPod, names_in
 from scheduler_ext.wire.gangs import gang_wish
 
 log = logging.getLogger(__name__)

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 
 from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_pod, names_gang
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gang_pod import GangPod, gang_pod, names_gang
 from scheduler_ext.wire.gangs import max_duration_s
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from scheduler_ext.features.gangs.planning.gang import MemberState
-from scheduler_ext.wire.gang_pod import GangPod
+from scheduler_ext.features.gangs.wire.gang_pod import GangPod
 
 # A watch is later than this only when it is broken, and then the cluster decides.
 _LATE_S = 5.0

@@ -13,8 +13,8 @@ import pytest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.live.gang_assembly import Assembled, Waiting, assemble
 from scheduler_ext.features.gangs.planning.gang import GATE, GangWish, InvalidGang, MemberState
+from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_pod
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gang_pod import GangPod, gang_pod
 from scheduler_ext.wire.gangs import gang_wish
 from tests.kube_objects import pod
 

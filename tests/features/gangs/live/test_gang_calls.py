@@ -16,8 +16,8 @@ from scheduler_ext.features.gangs.live.gang_calls import GangCalls
 from scheduler_ext.features.gangs.live.gang_pods import GangPods
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
 from scheduler_ext.features.gangs.planning.gang import GATE, GangKey
+from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_pod
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gang_pod import GangPod, gang_pod
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import BUDGETS, PODS
 from tests.cluster.api.api_server import ApiServer

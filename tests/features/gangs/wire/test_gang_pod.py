@@ -11,8 +11,14 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.planning.gang import GATE, MemberState
 from scheduler_ext.features.gangs.planning.gang_bounds import Keeping
 from scheduler_ext.features.gangs.planning.gang_failures import Failure, Remembered
+from scheduler_ext.features.gangs.wire.gang_pod import (
+    gang_eviction,
+    gang_pod,
+    gate_patch,
+    names_gang,
+    reduced,
+)
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gang_pod import gang_eviction, gang_pod, gate_patch, names_gang, reduced
 from scheduler_ext.wire.gangs import gang_wish
 from scheduler_ext.wire.planned_annotation import START_BY, nomination
 from tests.kube_objects import Json
