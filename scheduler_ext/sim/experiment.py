@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.cycle.policy import Policy as Knobs
+from scheduler_ext.features.gangs.simulation.jobs import GangSettings
 from scheduler_ext.sim.arrivals import constrained, prioritised, with_spot
 from scheduler_ext.sim.custom_policy import CustomPolicy
-from scheduler_ext.sim.gangs.jobs import GangSettings
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Placement, Scheduler, Settings

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
+from scheduler_ext.features.gangs.simulation.gang_churn import run_gang_churn
 from scheduler_ext.sim.arrivals import asked_milli, inflated
 from scheduler_ext.sim.experiment import Arrival, Decided, Experiment, Outcome, Simulation, at_load
-from scheduler_ext.sim.gangs.gang_churn import run_gang_churn
 from scheduler_ext.sim.policies.fgd import TARGET_PART, Fragmentation
 from scheduler_ext.sim.preemption import Preemption, Residents
 from scheduler_ext.sim.scheduler import Placement

@@ -14,9 +14,9 @@ from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.features.gangs.planning.gang import GangWish, InvalidGang
+from scheduler_ext.features.gangs.simulation.placed_together import GangsOfCluster, Missed, wishes_of
 from scheduler_ext.sim.cluster.eviction import find_eviction
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.placed_together import GangsOfCluster, Missed, wishes_of
 from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration

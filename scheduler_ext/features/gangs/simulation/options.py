@@ -9,8 +9,8 @@ from click.core import ParameterSource
 
 from scheduler_ext.cli.options import Parsed, bundled
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.features.gangs.simulation.jobs import STARTS, GangSettings
 from scheduler_ext.sim.commands.options import FiniteFloat, names_of
-from scheduler_ext.sim.gangs.jobs import STARTS, GangSettings
 
 _TRACE = "trace"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.gangs.jobs import CLASSES, TIMED, TOGETHER, GangSettings, Job, Jobs
+from scheduler_ext.features.gangs.simulation.jobs import CLASSES, TIMED, TOGETHER, GangSettings, Job, Jobs
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from tests.sim.small import share, whole
 

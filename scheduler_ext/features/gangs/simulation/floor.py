@@ -9,7 +9,7 @@ import numpy as np
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.features.gangs.planning.draining import Running
-from scheduler_ext.sim.gangs.jobs import Job, JobPod
+from scheduler_ext.features.gangs.simulation.jobs import Job, JobPod
 from scheduler_ext.sim.preemption import Resident
 from scheduler_ext.sim.scheduler import Placement, Scheduler
 from scheduler_ext.sim.trace_workload import PodKind

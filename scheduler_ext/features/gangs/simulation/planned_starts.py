@@ -8,9 +8,9 @@ from scheduler_ext.features.gangs.planning.gang_bounds import Bounds
 from scheduler_ext.features.gangs.planning.gang_decisions import Single
 from scheduler_ext.features.gangs.planning.gang_reservation import Reservation
 from scheduler_ext.features.gangs.planning.gang_step import GangStep, Policy, Scene
-from scheduler_ext.sim.gangs.floor import Floor, FloorPlaces
-from scheduler_ext.sim.gangs.jobs import Job, JobPod
-from scheduler_ext.sim.gangs.turn import Turn
+from scheduler_ext.features.gangs.simulation.floor import Floor, FloorPlaces
+from scheduler_ext.features.gangs.simulation.jobs import Job, JobPod
+from scheduler_ext.features.gangs.simulation.turn import Turn
 from scheduler_ext.sim.preemption import Preemption
 from scheduler_ext.sim.scheduler import Placement, Scheduler
 from scheduler_ext.sim.trace_workload import PodKind

@@ -5,13 +5,13 @@ from itertools import count
 
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.features.gangs.planning.gang_fit import GangFit, fit
+from scheduler_ext.features.gangs.simulation.floor import Floor, FloorPlaces
+from scheduler_ext.features.gangs.simulation.job_account import JobAccount
+from scheduler_ext.features.gangs.simulation.jobs import ALONE, GangSettings, Job, Jobs
+from scheduler_ext.features.gangs.simulation.one_by_one import OneByOne
+from scheduler_ext.features.gangs.simulation.planned_starts import PlannedStarts
+from scheduler_ext.features.gangs.simulation.turn import JobScheduler, Turn
 from scheduler_ext.sim.experiment import Experiment, Outcome, Simulation
-from scheduler_ext.sim.gangs.floor import Floor, FloorPlaces
-from scheduler_ext.sim.gangs.job_account import JobAccount
-from scheduler_ext.sim.gangs.jobs import ALONE, GangSettings, Job, Jobs
-from scheduler_ext.sim.gangs.one_by_one import OneByOne
-from scheduler_ext.sim.gangs.planned_starts import PlannedStarts
-from scheduler_ext.sim.gangs.turn import JobScheduler, Turn
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.preemption import Preemption

@@ -12,12 +12,12 @@ import pytest
 from msgspec import structs
 
 from scheduler_ext.features.gangs.planning.gang_fit import GangFit, fit
-from scheduler_ext.sim.gangs.floor import Floor
-from scheduler_ext.sim.gangs.gang_churn import _GangChurn
-from scheduler_ext.sim.gangs.job_account import JobAccount
-from scheduler_ext.sim.gangs.jobs import ALONE, STARTS, TIMED, TOGETHER, GangSettings, Job
-from scheduler_ext.sim.gangs.planned_starts import PlannedStarts
-from scheduler_ext.sim.gangs.turn import Turn
+from scheduler_ext.features.gangs.simulation.floor import Floor
+from scheduler_ext.features.gangs.simulation.gang_churn import _GangChurn
+from scheduler_ext.features.gangs.simulation.job_account import JobAccount
+from scheduler_ext.features.gangs.simulation.jobs import ALONE, STARTS, TIMED, TOGETHER, GangSettings, Job
+from scheduler_ext.features.gangs.simulation.planned_starts import PlannedStarts
+from scheduler_ext.features.gangs.simulation.turn import Turn
 from scheduler_ext.sim.protocols import run_churn
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
@@ -80,7 +80,7 @@ def looked_at() -> Iterator[list[PlannedStarts]]:
         def retry(self, now: float) -> Turn:
             return checked(super().retry(now), self)
 
-    with patch("scheduler_ext.sim.gangs.gang_churn.PlannedStarts", Looked):
+    with patch("scheduler_ext.features.gangs.simulation.gang_churn.PlannedStarts", Looked):
         yield looks
 
 
@@ -126,7 +126,7 @@ def test_an_arriving_job_is_decided_as_in_a_step_for_all(start: str) -> None:
             return self.retry(now)
 
     run = run_of(start, measured=2.5)
-    with patch("scheduler_ext.sim.gangs.gang_churn.PlannedStarts", Whole):
+    with patch("scheduler_ext.features.gangs.simulation.gang_churn.PlannedStarts", Whole):
         assert comparable(run_of(start, measured=2.5)) == comparable(run)
 
 

@@ -3,10 +3,10 @@ wait for the others."""
 
 from collections.abc import Iterable
 
-from scheduler_ext.sim.gangs.deadlocks import deadlocked
-from scheduler_ext.sim.gangs.floor import Floor, FloorPlaces
-from scheduler_ext.sim.gangs.jobs import Job, JobPod
-from scheduler_ext.sim.gangs.turn import Turn
+from scheduler_ext.features.gangs.simulation.deadlocks import deadlocked
+from scheduler_ext.features.gangs.simulation.floor import Floor, FloorPlaces
+from scheduler_ext.features.gangs.simulation.jobs import Job, JobPod
+from scheduler_ext.features.gangs.simulation.turn import Turn
 from scheduler_ext.sim.preemption import Preemption
 from scheduler_ext.sim.scheduler import Placement, Scheduler
 from scheduler_ext.sim.trace_workload import PodKind

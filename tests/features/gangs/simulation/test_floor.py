@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.sim.gangs.jobs import ALONE, Job, JobPod
+from scheduler_ext.features.gangs.simulation.jobs import ALONE, Job, JobPod
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster
-from tests.sim.gangs.stage import Stage
+from tests.features.gangs.simulation.stage import Stage
 from tests.sim.small import cluster_of, clusters, fits, kinds, whole
 
 _steps = st.lists(st.tuples(st.sampled_from(("put", "remove", "take back")), st.integers(0, 50)), max_size=12)

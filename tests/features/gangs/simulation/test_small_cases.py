@@ -6,12 +6,12 @@ from unittest.mock import patch
 
 import pytest
 
-from scheduler_ext.sim.gangs.deadlocks import deadlocked
-from scheduler_ext.sim.gangs.jobs import ALONE, TOGETHER, Job
+from scheduler_ext.features.gangs.simulation.deadlocks import deadlocked
+from scheduler_ext.features.gangs.simulation.jobs import ALONE, TOGETHER, Job
 from scheduler_ext.sim.sampling import Sampling
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.world import Cluster
-from tests.sim.gangs.stage import Stage
+from tests.features.gangs.simulation.stage import Stage
 from tests.sim.small import cluster_of, share, whole
 
 TWO_NODES = cluster_of((64_000, 4, "A100"), (64_000, 4, "T4"))

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from scheduler_ext.sim.gangs.floor import Floor
-from scheduler_ext.sim.gangs.jobs import CLASSES, Job
+from scheduler_ext.features.gangs.simulation.floor import Floor
+from scheduler_ext.features.gangs.simulation.jobs import CLASSES, Job
 from scheduler_ext.sim.world import World
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scheduler_ext.sim.gangs.floor import Floor, FloorPlaces
-from scheduler_ext.sim.gangs.jobs import ALONE, Job
-from scheduler_ext.sim.gangs.one_by_one import OneByOne
-from scheduler_ext.sim.gangs.planned_starts import PlannedStarts
-from scheduler_ext.sim.gangs.turn import JobScheduler, Turn
+from scheduler_ext.features.gangs.simulation.floor import Floor, FloorPlaces
+from scheduler_ext.features.gangs.simulation.jobs import ALONE, Job
+from scheduler_ext.features.gangs.simulation.one_by_one import OneByOne
+from scheduler_ext.features.gangs.simulation.planned_starts import PlannedStarts
+from scheduler_ext.features.gangs.simulation.turn import JobScheduler, Turn
 from scheduler_ext.sim.preemption import Preemption
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.trace_workload import PodKind, TracePod

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from scheduler_ext.sim.gangs.jobs import Job
+from scheduler_ext.features.gangs.simulation.jobs import Job
 
 
 @dataclass(slots=True)

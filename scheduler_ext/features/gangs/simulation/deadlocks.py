@@ -2,8 +2,8 @@
 
 from scheduler_ext.features.gangs.planning.draining import remove_all
 from scheduler_ext.features.gangs.planning.gang_fit import GangFit, fit
-from scheduler_ext.sim.gangs.floor import Floor, FloorPlaces
-from scheduler_ext.sim.gangs.jobs import Job
+from scheduler_ext.features.gangs.simulation.floor import Floor, FloorPlaces
+from scheduler_ext.features.gangs.simulation.jobs import Job
 
 
 def deadlocked(floor: Floor, places: FloorPlaces) -> set[Job]:
