@@ -33,6 +33,7 @@ from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
@@ -40,7 +41,6 @@ from scheduler_ext.features.gangs.live.followed_cluster import FollowedCluster
 from scheduler_ext.features.gangs.live.gang_planning import GangPlanning
 from scheduler_ext.features.gangs.live.gang_pods import GangPods
 from scheduler_ext.features.gangs.live.planning import Planning
-from scheduler_ext.features.gangs.planning.gang import GangKey
 from scheduler_ext.features.gangs.planning.plan import GangWait, Plan
 from scheduler_ext.features.gangs.queue.run_recorder import RunRecorder
 from scheduler_ext.features.idle.idle_on_node import idle_on_node

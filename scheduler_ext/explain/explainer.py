@@ -13,6 +13,7 @@ from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.node.nominated import without_kept
 from scheduler_ext.core.preemption.dry_run import without
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
@@ -26,7 +27,6 @@ from scheduler_ext.explain.snapshot_dump import taken
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.record import Offered, Record, Recorded
-from scheduler_ext.features.gangs.planning.gang import GangKey
 from scheduler_ext.features.gangs.planning.plan import GangWait
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration

@@ -13,11 +13,11 @@ from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.node.pod_facts import FactsOfPods
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
-from scheduler_ext.features.gangs.planning.gang import GangKey
 from scheduler_ext.features.gangs.planning.plan import GangWait
 from scheduler_ext.sources.inventory_file import Sequences, read_nodes_apart
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus

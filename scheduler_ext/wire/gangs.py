@@ -17,15 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from scheduler_ext.core.errors import ConfigError
+from scheduler_ext.core.request.gang_wish import GATE, NODE_POOL, GangKey, GangWish, InvalidGang, OnDeadline
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, shown
-from scheduler_ext.features.gangs.planning.gang import (
-    GATE,
-    NODE_POOL,
-    GangKey,
-    GangWish,
-    InvalidGang,
-    OnDeadline,
-)
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.times import duration_s

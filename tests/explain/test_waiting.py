@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_ext.core.request.gang_wish import GATE
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.sentences import BEING_DELETED
 from scheduler_ext.explain.waiting import FITS_NOW, NOT_ASKED, LongWait, Waiting
-from scheduler_ext.features.gangs.planning.gang import GATE
 from scheduler_ext.features.gangs.planning.plan import GangWait
 from tests.explain.explaining import free_node
 from tests.explain.test_replay import Running, running

@@ -11,6 +11,7 @@ from typing import Any
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.intree import is_passing, needs_key
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
+from scheduler_ext.core.request.gang_wish import GangWish
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
@@ -19,7 +20,6 @@ from scheduler_ext.features.defrag.movable import Rules, movable_pods
 from scheduler_ext.features.defrag.moves import Effort, Move, Stuck
 from scheduler_ext.features.defrag.moving_cluster import MovingCluster
 from scheduler_ext.features.defrag.search import Search
-from scheduler_ext.features.gangs.planning.gang import GangWish
 from scheduler_ext.features.page.history import fragmentation
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.whatif import Asker

@@ -10,10 +10,10 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.intree import NO_NODES
+from scheduler_ext.core.request.gang_wish import GangWish, InvalidGang
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.explain.explain import API_VERSION
-from scheduler_ext.features.gangs.planning.gang import GangWish, InvalidGang
 from scheduler_ext.features.gangs.simulation.placed_together import GangsOfCluster, Missed, wishes_of
 from scheduler_ext.sim.cluster.eviction import find_eviction
 from scheduler_ext.sources.clusterstate import ClusterState

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import FITS_NOW, Waiting
-from scheduler_ext.features.gangs.planning.gang import GangKey
 from scheduler_ext.wire.config import Configuration, InspectionSection
 from tests.explain.test_replay import Running, running
 from tests.extender.preempting import on_gpu, whole_node

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.live.gang_assembly import Assembled
-from scheduler_ext.features.gangs.planning.gang import Gang, GangKey
+from scheduler_ext.features.gangs.planning.gang import Gang
 from scheduler_ext.features.gangs.planning.gang_decisions import Verdict
 from scheduler_ext.features.gangs.planning.gang_words import sentence
 from scheduler_ext.features.gangs.planning.plan import Entry, GangWait, State

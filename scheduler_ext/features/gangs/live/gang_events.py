@@ -9,8 +9,8 @@ from typing import Any
 from cachetools import TTLCache
 
 from scheduler_ext.cluster.events.event_recorder import event_body
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
-from scheduler_ext.features.gangs.planning.gang import GangKey
 
 STARTING = "GPUGangStarting"
 WAITING = "GPUGangWaiting"

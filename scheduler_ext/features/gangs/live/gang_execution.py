@@ -14,11 +14,12 @@ from typing import Any
 from scheduler_ext.cluster.client.transport import RefusedError, UnreachableError, is_transient
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.counters import Counter
 from scheduler_ext.features.gangs.live.gang_calls import GangCalls
 from scheduler_ext.features.gangs.live.gang_events import GangEvents
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
-from scheduler_ext.features.gangs.planning.gang import Gang, GangKey
+from scheduler_ext.features.gangs.planning.gang import Gang
 from scheduler_ext.features.gangs.planning.gang_decisions import Evict
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod
 

@@ -14,6 +14,7 @@ from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.request.gang_wish import GangKey, GangWish, InvalidGang, OnDeadline
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.gangs.live.gang_assembly import Assembled, Waiting, assemble
 from scheduler_ext.features.gangs.live.gang_entries import GangEntries
@@ -25,7 +26,6 @@ from scheduler_ext.features.gangs.live.gang_writes import GangWrites
 from scheduler_ext.features.gangs.live.group_sizes import GroupSizes
 from scheduler_ext.features.gangs.live.nomination_writer import Write
 from scheduler_ext.features.gangs.planning.backfilled_cluster import BackfilledCluster
-from scheduler_ext.features.gangs.planning.gang import GangKey, GangWish, InvalidGang, OnDeadline
 from scheduler_ext.features.gangs.planning.gang_bounds import Bounds, Keeping
 from scheduler_ext.features.gangs.planning.gang_deadline import DeadlinePolicy
 from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, Verdict

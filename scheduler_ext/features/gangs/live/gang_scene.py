@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.gang_wish import NODE_POOL, GangKey, GangWish
 from scheduler_ext.features.gangs.planning.draining import Running, Topology
-from scheduler_ext.features.gangs.planning.gang import NODE_POOL, GangKey, GangWish
 
 # The extender may evict no pods there.
 _PROTECTED = ("kube-system", "gpu-scheduler")

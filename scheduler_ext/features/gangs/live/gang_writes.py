@@ -14,6 +14,7 @@ from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.gangs.live.gang_assembly import Assembled
 from scheduler_ext.features.gangs.live.gang_calls import GangCalls
@@ -23,7 +24,7 @@ from scheduler_ext.features.gangs.live.gang_pods import GangPods
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
 from scheduler_ext.features.gangs.live.nomination_writer import Write
 from scheduler_ext.features.gangs.live.own_writes import OwnWrites
-from scheduler_ext.features.gangs.planning.gang import Gang, GangKey, MemberState
+from scheduler_ext.features.gangs.planning.gang import Gang, MemberState
 from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, GivenPlace
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.features.gangs.planning.gang_step import Policy

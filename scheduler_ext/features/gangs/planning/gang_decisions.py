@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from scheduler_ext.features.gangs.planning.gang import Gang, GangKey
+from scheduler_ext.core.request.gang_wish import GangKey
+from scheduler_ext.features.gangs.planning.gang import Gang
 from scheduler_ext.features.gangs.planning.gang_bounds import Keeping
 from scheduler_ext.features.gangs.planning.gang_failures import Failure, Remembered
 from scheduler_ext.features.gangs.planning.gang_fit import GangMiss

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from scheduler_ext.core.cycle.placing import Place
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.planning.draining import Draining, Running, Topology, remove_all
-from scheduler_ext.features.gangs.planning.gang import Gang, GangKey, Member
+from scheduler_ext.features.gangs.planning.gang import Gang, Member
 from scheduler_ext.features.gangs.planning.gang_fit import Domain, best_places, required_domains
 from scheduler_ext.features.gangs.planning.placed_gang import PlacedGang
 from scheduler_ext.features.gangs.planning.widening import widening

@@ -8,9 +8,10 @@ from typing import Generic, TypeVar
 
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.request.gang_wish import GangKey, OnDeadline
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.features.gangs.planning.draining import Draining, Running, Topology
-from scheduler_ext.features.gangs.planning.gang import Gang, GangKey, Member, MemberState, OnDeadline, rank
+from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, rank
 from scheduler_ext.features.gangs.planning.gang_bounds import Bounds, Keeping
 from scheduler_ext.features.gangs.planning.gang_deadline import (
     DeadlinePolicy,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scheduler_ext.features.gangs.planning.gang import GangKey
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.planning.meaning_enum import MeaningEnum
 
 

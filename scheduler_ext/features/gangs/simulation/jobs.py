@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.features.gangs.planning.gang import Gang, GangKey, GangWish, Member, MemberState, gangs_of
+from scheduler_ext.core.request.gang_wish import GangKey, GangWish
+from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 
 # How the pods of a gang start: each alone, as kube-scheduler does, or together by the planner; and together,

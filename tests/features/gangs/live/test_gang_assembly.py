@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from scheduler_ext.core.request.gang_wish import GATE, GangWish, InvalidGang
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.live.gang_assembly import Assembled, Waiting, assemble
-from scheduler_ext.features.gangs.planning.gang import GATE, GangWish, InvalidGang, MemberState
+from scheduler_ext.features.gangs.planning.gang import MemberState
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_pod
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import gang_wish

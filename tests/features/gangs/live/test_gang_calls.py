@@ -11,11 +11,11 @@ import pytest
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.core.request.gang_wish import GATE, GangKey
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.live.gang_calls import GangCalls
 from scheduler_ext.features.gangs.live.gang_pods import GangPods
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
-from scheduler_ext.features.gangs.planning.gang import GATE, GangKey
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_pod
 from scheduler_ext.wire import kube
 from tests.cluster.api.api_faults import Refuse

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.live.gang_events import GangEvents
-from scheduler_ext.features.gangs.planning.gang import GangKey
 from tests.features.gangs.live.test_gang_calls import Pod
 
 GANG = GangKey("ml", "gang", "train")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler_ext.features.gangs.planning.gang import GangKey
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
 from tests.features.page.browser import NEEDS_BROWSER, Browser
 from tests.features.page.conditions import RIGHT_TO_LEFT, WHOLE

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
 
+from scheduler_ext.core.request.gang_wish import GangKey, GangWish
 from scheduler_ext.features.gangs.planning.draining import Running
-from scheduler_ext.features.gangs.planning.gang import Gang, GangKey, GangWish, Member, MemberState, gangs_of
+from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
 from scheduler_ext.features.gangs.planning.gang_bounds import Keeping
 from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, Single
 from scheduler_ext.features.gangs.planning.gang_reservation import Reservation

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.features.gangs.planning.gang import Gang, GangKey, GangWish, MemberState, gangs_of, rank
+from scheduler_ext.core.request.gang_wish import GangKey, GangWish
+from scheduler_ext.features.gangs.planning.gang import Gang, MemberState, gangs_of, rank
 from tests.features.gangs.planning.memory_cluster import Ask, gang, member, team
 
 BOUND, WAITING, GATED, DONE = MemberState.BOUND, MemberState.WAITING, MemberState.GATED, MemberState.DONE

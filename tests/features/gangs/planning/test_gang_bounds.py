@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.planning.draining import Running
-from scheduler_ext.features.gangs.planning.gang import Gang, GangKey
+from scheduler_ext.features.gangs.planning.gang import Gang
 from scheduler_ext.features.gangs.planning.gang_bounds import Bounds, Keeping
 from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, Single
 from scheduler_ext.features.gangs.planning.gang_step import Policy, Scene, step

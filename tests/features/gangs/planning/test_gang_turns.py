@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from scheduler_ext.core.request.gang_wish import GangKey, GangWish
 from scheduler_ext.features.gangs.planning.backfilled_cluster import BackfilledCluster
 from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.planning.emptied_nodes import EmptiedNodes
-from scheduler_ext.features.gangs.planning.gang import Gang, GangKey, GangWish, Member, MemberState
+from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState
 from scheduler_ext.features.gangs.planning.gang_decisions import Decisions
 from scheduler_ext.features.gangs.planning.gang_reservation import Backfill, Reservation
 from scheduler_ext.features.gangs.planning.gang_step import GangStep, Policy, Scene

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.planning.draining import Running, remove_all
-from scheduler_ext.features.gangs.planning.gang import Gang, GangKey
+from scheduler_ext.features.gangs.planning.gang import Gang
 from scheduler_ext.features.gangs.planning.gang_fit import GangFit, fit
 from scheduler_ext.features.gangs.planning.gang_victims import Eviction, victims
 from tests.examples import examples

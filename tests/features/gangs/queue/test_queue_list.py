@@ -11,12 +11,12 @@ import pytest
 
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
+from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.snapshot_dump import Moment, read_moment
 from scheduler_ext.explain.waiting import FITS_NOW, Waiting
-from scheduler_ext.features.gangs.planning.gang import GangKey
 from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
 from scheduler_ext.features.gangs.queue import start_estimates
 from scheduler_ext.features.gangs.queue.queue_list import QueueView

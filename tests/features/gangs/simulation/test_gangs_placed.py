@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_ext.core.request.gang_wish import GATE, GangWish
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.features.gangs.planning.gang import GATE, GangWish
 from scheduler_ext.features.gangs.simulation.placed_together import GangsOfCluster, Missed
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire.config import Configuration

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from scheduler_ext.core.request.gang_wish import GATE
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.features.gangs.planning.gang import GATE, MemberState
+from scheduler_ext.features.gangs.planning.gang import MemberState
 from scheduler_ext.features.gangs.planning.gang_bounds import Keeping
 from scheduler_ext.features.gangs.planning.gang_failures import Failure, Remembered
 from scheduler_ext.features.gangs.wire.gang_pod import (
