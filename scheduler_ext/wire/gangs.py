@@ -183,6 +183,18 @@ def is_gated(pod: kube.Pod) -> bool:
     return GATE in gates(pod)
 
 
+def names_gang(pod: kube.Pod) -> bool:
+    """Whether a pod may belong to a gang: a quick test for the many pods that do not."""
+    metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
+    return (
+        not NAMING.isdisjoint(metadata.labels or ())
+        or not NAMING.isdisjoint(metadata.annotations or ())
+        or spec.scheduling_group is not None
+        or spec.workload_ref is not None
+        or is_gated(pod)
+    )
+
+
 def gates(pod: kube.Pod) -> tuple[str, ...]:
     """The names of a pod's scheduling gates, in their order."""
     raw = (pod.spec.scheduling_gates if pod.spec is not None else None) or ()

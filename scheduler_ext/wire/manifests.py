@@ -19,11 +19,18 @@ from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.request.gang_wish import GangWish
 from scheduler_ext.core.request.wishes import shown
-from scheduler_ext.features.gangs.wire.gang_pod import names_gang
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_object
 from scheduler_ext.wire.gang_groups import MadeGangs, made_gangs
-from scheduler_ext.wire.gangs import GANG, REQUIRED_TOPOLOGY, SIZE, DeclaredGroup, Group, gang_wish
+from scheduler_ext.wire.gangs import (
+    GANG,
+    REQUIRED_TOPOLOGY,
+    SIZE,
+    DeclaredGroup,
+    Group,
+    gang_wish,
+    names_gang,
+)
 from scheduler_ext.wire.pod.pod_identity import pod_name
 from scheduler_ext.wire.quota import Quota
 from scheduler_ext.wire.workloads import Lookup, Role, is_read, roles_of

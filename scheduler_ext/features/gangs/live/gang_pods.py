@@ -3,9 +3,9 @@
 from collections.abc import Collection
 
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_pod, names_gang
+from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_pod
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gangs import max_duration_s
+from scheduler_ext.wire.gangs import max_duration_s, names_gang
 
 
 class GangPods:

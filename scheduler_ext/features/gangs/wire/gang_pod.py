@@ -10,7 +10,7 @@ from scheduler_ext.features.gangs.planning.gang import MemberState, Refusal
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.features.idle.reclaim.reclaim_wire import eviction_body
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gangs import NAMING, READ, gates, is_gated
+from scheduler_ext.wire.gangs import NAMING, READ, gates
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.planned_annotation import remembered, start_by
 from scheduler_ext.wire.pod.pod_identity import is_terminating, may_preempt, pod_priority
@@ -100,18 +100,6 @@ def _refusal(pod: kube.Pod) -> Refusal | None:
         if each.type == "PodScheduled" and each.status == "False" and each.reason != "SchedulingGated":
             return Refusal(each.message or each.reason or "", each.reason == "SchedulerError")
     return None
-
-
-def names_gang(pod: kube.Pod) -> bool:
-    """Whether a pod may belong to a gang: a quick test for the many pods that do not."""
-    metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
-    return (
-        not NAMING.isdisjoint(metadata.labels or ())
-        or not NAMING.isdisjoint(metadata.annotations or ())
-        or spec.scheduling_group is not None
-        or spec.workload_ref is not None
-        or is_gated(pod)
-    )
 
 
 def reduced(pod: kube.Pod) -> kube.Pod:

@@ -16,11 +16,10 @@ from scheduler_ext.features.gangs.wire.gang_pod import (
     gang_eviction,
     gang_pod,
     gate_patch,
-    names_gang,
     reduced,
 )
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.wire.gangs import gang_wish, names_gang
 from scheduler_ext.wire.planned_annotation import START_BY, nomination
 from tests.kube_objects import Json
 from tests.kube_objects import pod as pod_object
