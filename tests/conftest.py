@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, settings
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The folders whose tests wait for processes and connections.
-_WAITING = ("benchmarks", "cli", "cluster", "monitoring", "server", "sources")
+_WAITING = {"benchmarks", "cli", "cluster", "commands", "live", "monitoring", "reclaim", "server", "sources"}
 
 # Deadlines measure the machine, and a cluster is large data by nature; neither says anything of a law.
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -61,8 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    waiting = [tests for tests in files.values() if tests[0].nodeid.split("/")[1] in _WAITING]
-    computing = [tests for tests in files.values() if tests[0].nodeid.split("/")[1] not in _WAITING]
+    waiting = [tests for path, tests in files.items() if not _WAITING.isdisjoint(path.parts)]
+    computing = [tests for path, tests in files.items() if _WAITING.isdisjoint(path.parts)]
     items[:] = chain.from_iterable(chain.from_iterable(zip_longest(waiting, computing, fillvalue=[])))
 
 
