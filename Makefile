@@ -136,7 +136,7 @@ bench-page: .venv ## Measure the live page on a large cluster (three minutes, Ch
 	$(BIN)/python -m benchmarks.page --json benchmarks/results/page.json $(ARGS)
 
 page-screenshot: .venv ## Take the picture of the live page (Chromium; ARGS=--dark)
-	$(BIN)/python -m benchmarks.page --png docs/images/page.png $(ARGS)
+	$(BIN)/python -m benchmarks.page --png docs/features/page/page.png $(ARGS)
 
 bench-bind: .venv ## Measure binding beside kube-scheduler's own binder (twenty minutes; ARGS=--smoke: one)
 	@$(BIN)/python -m tests.e2e.cluster.binaries

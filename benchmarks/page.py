@@ -2,7 +2,7 @@
 latency.
 
     python -m benchmarks.page --nodes 5000 --pods 50000 --json FILE
-    python -m benchmarks.page --png docs/images/page.png
+    python -m benchmarks.page --png docs/features/page/page.png
 
 The cluster is that of benchmarks.live, with its 500 events a second and the reports of all agents. In rounds,
 filter is measured without a page and with three pages (as their requests, without a browser); then a headless

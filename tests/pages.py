@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
 SAMPLE = ROOT / "config" / "sample-inventory.yaml"
 SAMPLE_PODS = ROOT / "scheduler_ext" / "demo" / "pods.yaml"
+PAGE_EVENTS = ROOT / "docs" / "features" / "page" / "page-events.md"
 PENDING = ROOT / "docs" / "tasks" / "why-is-my-pod-pending.md"
 # The home of the site is the README, with a list of the pages before it.
 HOME = ROOT / "docs" / "index.md"

@@ -28,7 +28,7 @@ GANG = f"{ANNOTATION_PREFIX}gang"
 SIZE = f"{ANNOTATION_PREFIX}gang-size"
 """1 to 1000: so many pods start together. Further ones of the same owner, such as an elastic Job, start one
 by one then, and those of others together. It adds the number where the object of another project names the
-gang (docs/tasks/gangs.md#a-gang)."""
+gang (docs/features/gangs/gangs.md#a-gang)."""
 REQUIRED_TOPOLOGY = f"{ANNOTATION_PREFIX}gang-required-topology"
 """A label key of nodes, or `node-pool`: the nodes of all members have one value of the label."""
 PREFERRED_TOPOLOGY = f"{ANNOTATION_PREFIX}gang-preferred-topology"

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-_AUTOSCALERS: Final = "docs/tasks/autoscalers.md"
+_AUTOSCALERS: Final = "docs/features/autoscaling/autoscalers.md"
 _GPU_OPERATOR: Final = "docs/tasks/platforms/README.md#the-gpu-operator"
 _SHARING: Final = "docs/concepts/README.md#sharing-modes"
 # By API group and kind; a group alone stands for all its other kinds.
@@ -12,8 +12,8 @@ _PAGES: Final = {
     "/LimitRange": "docs/tasks/shares.md#quotas",
     "autoscaling": "docs/tasks/scale-on-gpu-metrics.md",
     "keda.sh": "docs/tasks/scale-on-gpu-metrics.md",
-    "autoscaling.k8s.io": "docs/tasks/right-sizing.md",
-    "policy/PodDisruptionBudget": "docs/tasks/defragment.md",
+    "autoscaling.k8s.io": "docs/features/idle/right-sizing.md",
+    "policy/PodDisruptionBudget": "docs/features/defrag/defragment.md",
     "monitoring.coreos.com": "docs/tasks/monitoring.md",
     "kueue.x-k8s.io": "docs/tasks/kueue.md",
     "karpenter.sh": _AUTOSCALERS,
@@ -28,11 +28,11 @@ _PAGES: Final = {
     "nvidia.com/NVIDIADriver": _GPU_OPERATOR,
     "resource.k8s.io": "docs/tasks/dra.md",
     "resource.nvidia.com": "docs/tasks/dra.md",
-    "scheduling.k8s.io/PodGroup": "docs/tasks/gangs.md",
-    "scheduling.k8s.io/Workload": "docs/tasks/gangs.md",
-    "scheduling.x-k8s.io/PodGroup": "docs/tasks/gangs.md",
-    "scheduling.run.ai": "docs/tasks/gangs.md",
-    "scheduling.volcano.sh": "docs/tasks/gangs.md",
+    "scheduling.k8s.io/PodGroup": "docs/features/gangs/gangs.md",
+    "scheduling.k8s.io/Workload": "docs/features/gangs/gangs.md",
+    "scheduling.x-k8s.io/PodGroup": "docs/features/gangs/gangs.md",
+    "scheduling.run.ai": "docs/features/gangs/gangs.md",
+    "scheduling.volcano.sh": "docs/features/gangs/gangs.md",
     "gpu.scheduler-ext.io/GPUReservation": "docs/reference/gpureservation.md",
     "config.scheduler-ext.io/ExtenderConfiguration": "docs/reference/configuration.md",
     "kubescheduler.config.k8s.io": "docs/tasks/install.md",

@@ -17,7 +17,7 @@ from scheduler_ext.wire.times import micro_time, seconds, time_text
 
 PLANNED_ANNOTATION = "gpu.scheduler-ext.io/planned"
 """JSON with `node` and `until`: the node that the planner has nominated the pod to
-(docs/tasks/nominate.md), and the time until which the place is kept."""
+(docs/features/gangs/nominate.md), and the time until which the place is kept."""
 START_BY = "gpu.scheduler-ext.io/gang-start-by"
 """The condition of a member whose gang was started (status True): its message begins with the time by which
 the whole gang must have started. It goes when all members run. The message of one member also has, as JSON,

@@ -10,7 +10,7 @@ from scheduler_ext.wire.times import seconds
 
 RECLAIM_AT_ANNOTATION = "gpu.scheduler-ext.io/reclaim-at"
 """A time, such as `2026-11-27T14:30:00Z`: the earliest time of the eviction of an idle pod
-(docs/tasks/idle.md#reclaim-idle-gpus). The extender removes it if the pod computes before."""
+(docs/features/idle/idle.md#reclaim-idle-gpus). The extender removes it if the pod computes before."""
 
 
 def pod_facts(pod: kube.Pod) -> PodFacts:

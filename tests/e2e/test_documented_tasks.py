@@ -20,6 +20,7 @@ from tests.pages import ROOT, blocks
 pytestmark = pytest.mark.release
 
 TASKS = ROOT / "docs" / "tasks"
+FEATURES = ROOT / "docs" / "features"
 RUNBOOKS = ROOT / "docs" / "runbooks"
 # Their commands run on clusters of their own.
 ELSEWHERE = {"CertificateExpiry.md", "GPUBindConflictsHigh.md", "GPUSharePodsUnplaced.md"}
@@ -76,7 +77,7 @@ def test_the_page_on_agents(reader: Reader) -> None:
 
 
 def test_the_page_on_the_live_page(reader: Reader) -> None:
-    (command,) = shell(TASKS / "page.md")
+    (command,) = shell(FEATURES / "page" / "page.md")
     with reader.start(command) as forward:
         try:
             assert forward.stdout is not None
@@ -88,7 +89,7 @@ def test_the_page_on_the_live_page(reader: Reader) -> None:
 
 
 def test_the_page_on_the_queue(reader: Reader) -> None:
-    (command,) = shell(TASKS / "queue.md")
+    (command,) = shell(FEATURES / "gangs" / "queue.md")
     reader.write_pod(("three-a100", "waits"), ('"A100-80GB"', '"H100"'), ('"3"', '"9"'))
     reader.run_block("kubectl apply -f pod.yaml")
     assert "waits" in reader.run_block(command)

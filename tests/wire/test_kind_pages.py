@@ -7,7 +7,7 @@ import pytest
 from scheduler_ext.wire.kind_pages import page_about
 from tests.pages import ROOT
 
-AUTOSCALERS = "docs/tasks/autoscalers.md"
+AUTOSCALERS = "docs/features/autoscaling/autoscalers.md"
 SHARING = "docs/concepts/README.md#sharing-modes"
 TIME_SLICED = (
     "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 4}\n"
@@ -21,8 +21,8 @@ TIME_SLICED = (
         ("v1", "LimitRange", "docs/tasks/shares.md#quotas"),
         ("autoscaling/v2", "HorizontalPodAutoscaler", "docs/tasks/scale-on-gpu-metrics.md"),
         ("keda.sh/v1alpha1", "ScaledObject", "docs/tasks/scale-on-gpu-metrics.md"),
-        ("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", "docs/tasks/right-sizing.md"),
-        ("policy/v1", "PodDisruptionBudget", "docs/tasks/defragment.md"),
+        ("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", "docs/features/idle/right-sizing.md"),
+        ("policy/v1", "PodDisruptionBudget", "docs/features/defrag/defragment.md"),
         ("kueue.x-k8s.io/v1beta1", "ClusterQueue", "docs/tasks/kueue.md"),
         ("karpenter.sh/v1", "NodePool", AUTOSCALERS),
         ("karpenter.sh/v1", "NodeClaim", AUTOSCALERS),
@@ -37,7 +37,7 @@ TIME_SLICED = (
         ("resource.k8s.io/v1", "ResourceClaimTemplate", "docs/tasks/dra.md"),
         ("resource.k8s.io/v1beta1", "ResourceSlice", "docs/tasks/dra.md"),
         ("resource.nvidia.com/v1beta1", "ComputeDomain", "docs/tasks/dra.md"),
-        ("scheduling.x-k8s.io/v1alpha1", "PodGroup", "docs/tasks/gangs.md"),
+        ("scheduling.x-k8s.io/v1alpha1", "PodGroup", "docs/features/gangs/gangs.md"),
         ("scheduling.x-k8s.io/v1alpha1", "ElasticQuota", None),
         ("scheduling.k8s.io/v1", "PriorityClass", None),
         ("kyverno.io/v1", "ClusterPolicy", None),

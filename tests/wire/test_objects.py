@@ -202,7 +202,7 @@ def test_pods_by_node_are_those_that_still_hold_something() -> None:
         pytest.param(
             [{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "gpu"}}],
             "no Pod in it; NodePool gpu has no pod template with containers; give .*; "
-            "see docs/tasks/autoscalers.md for this NodePool",
+            "see docs/features/autoscaling/autoscalers.md for this NodePool",
             id="a kind that a page deals with",
         ),
         pytest.param(

@@ -22,7 +22,7 @@ from tests.pages import ROOT, blocks, section
 
 pytestmark = pytest.mark.release
 
-PAGE = ROOT / "docs" / "tasks" / "autoscalers.md"
+PAGE = ROOT / "docs" / "features" / "autoscaling" / "autoscalers.md"
 DEFINITIONS = {
     "sigs.k8s.io/karpenter": "pkg/apis/crds",
     "github.com/kedacore/keda/v2": "config/crd/bases/keda.sh_scaledobjects.yaml",

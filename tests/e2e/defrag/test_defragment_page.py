@@ -1,4 +1,4 @@
-"""The commands of docs/tasks/defragment.md, as they stand."""
+"""The commands of docs/features/defrag/defragment.md, as they stand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.pages import ROOT, blocks
 
 pytestmark = pytest.mark.release
 
-PAGE = ROOT / "docs" / "tasks" / "defragment.md"
+PAGE = ROOT / "docs" / "features" / "defrag" / "defragment.md"
 
 
 def test_the_page_on_defragmentation(workload: Workload, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands of docs/tasks/gangs.md with their effect: a Job of two pods that starts whole."""
+"""The commands of docs/features/gangs/gangs.md with their effect: a Job of two pods that starts whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.pages import ROOT, blocks
 
 pytestmark = pytest.mark.release
 
-PAGE = ROOT / "docs" / "tasks" / "gangs.md"
+PAGE = ROOT / "docs" / "features" / "gangs" / "gangs.md"
 PODS = "/api/v1/namespaces/train/pods"
 
 

@@ -1,5 +1,5 @@
-"""The commands of docs/tasks/idle.md with their effect: a dry run, warnings, evictions within the rate, a
-budget in the way, and an extender that is killed in between."""
+"""The commands of docs/features/idle/idle.md with their effect: a dry run, warnings, evictions within the
+rate, a budget in the way, and an extender that is killed in between."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORD = "gpu.scheduler-ext.io/reclaimed"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 LEASE = "gpu-scheduler-reclaim"
 _BEAT_S = 1.0
-PAGE = ROOT / "docs" / "tasks" / "idle.md"
+PAGE = ROOT / "docs" / "features" / "idle" / "idle.md"
 # Figures of the page and those that a test can wait for.
 SHORT = {
     "after: 30m": "after: 1s",

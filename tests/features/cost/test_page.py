@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.process, pytest.mark.release]
 def steps(page: str) -> list[tuple[str, str]]:
     """Each shell block with the output that the page shows after it, if it does."""
     found: list[tuple[str, str]] = []
-    for _, named, body in FENCE.findall((ROOT / "docs" / "tasks" / page).read_text()):
+    for _, named, body in FENCE.findall((ROOT / "docs" / "features" / page).read_text()):
         if named == "sh":
             found.append((body, ""))
         elif not named:
@@ -25,7 +25,7 @@ def steps(page: str) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("page", ["cost.md", "right-sizing.md"])
+@pytest.mark.parametrize("page", ["cost/cost.md", "idle/right-sizing.md"])
 def test_the_commands_of_a_page_print_what_it_shows(page: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "config", tmp_path / "config")
     (tmp_path / ".venv").symlink_to(sys.prefix)

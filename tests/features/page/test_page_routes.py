@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 
 from scheduler_ext.explain.waiting import Waiting
 from tests.explain.test_replay import running
-from tests.pages import page
+from tests.pages import PAGE_EVENTS
 from tests.server.process.product import ONE_GPU
 from tests.server.process.server_process import eventually
 from tests.server.served import Served, served
@@ -94,7 +94,7 @@ def test_a_decision_is_reported_once(server: Served) -> None:
     (line,) = Waiting(there, there.extender.record, there.explainer()).lines()
     everything = first(server)[1]
     fields = {*everything, *everything["status"], *everything["pending"], *decision, *line, "decisions"}
-    named = {name.removesuffix("[]") for name in re.findall(r"`([^`]+)`", page("page-events"))}
+    named = {name.removesuffix("[]") for name in re.findall(r"`([^`]+)`", PAGE_EVENTS.read_text())}
     assert fields - named == set(), "the reference names every field"
 
 

@@ -1,4 +1,4 @@
-// The nodes from the server's events (docs/reference/page-events.md), and sums over them.
+// The nodes from the server's events (docs/features/page/page-events.md), and sums over them.
 
 const KINDS = {
   whole: "whole GPUs",
