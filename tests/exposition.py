@@ -34,8 +34,8 @@ from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.sources.source_status import SourceStatus, WatchHealth
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration, MetricsSection
-from scheduler_ext.wire.kube import PodDisruptionBudget
 from scheduler_ext.wire.objects import assemble, read_objects
+from scheduler_ext.wire.selectors import PodDisruptionBudget
 from scheduler_ext.wire.watching import Decoder
 from tests import kube_idle
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice

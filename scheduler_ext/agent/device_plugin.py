@@ -8,9 +8,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.node import node_labels
-from scheduler_ext.core.node.estimate import MAX_REPORTED_REPLICAS
-from scheduler_ext.core.request.resource_names import MIG_PREFIX
+from scheduler_ext.core.node.node_labels import MAX_REPORTED_REPLICAS
 from scheduler_ext.wire.gpunode import SharingStatus
 
 # Up to 9 digits: no device has a longer number.

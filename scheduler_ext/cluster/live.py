@@ -47,8 +47,9 @@ from scheduler_ext.features.idle.idle_on_node import idle_on_node
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gpunode import GpuNode
-from scheduler_ext.wire.kube import Node, Pod, PodDisruptionBudget
+from scheduler_ext.wire.kube import Node, Pod
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup
+from scheduler_ext.wire.selectors import PodDisruptionBudget
 from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.sources.clusterstate import ClusterState, held_pods
-from scheduler_ext.wire import kube
+from scheduler_ext.wire import kube, selectors
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.controllers import CONTROLLED, add_controller, controller_of
 from scheduler_ext.wire.dra.resource_api import GROUP
@@ -75,8 +75,8 @@ def cluster_state(
             objects.pods.append(pod)
     cache.demand.release()
     if with_waiting:
-        budgets = _list(transport, BUDGETS, Decoder(kube.PodDisruptionBudget))
-        objects.budgets.extend(kube.budget(budget) for budget, _ in budgets)
+        budgets = _list(transport, BUDGETS, Decoder(selectors.PodDisruptionBudget))
+        objects.budgets.extend(selectors.budget(budget) for budget, _ in budgets)
     problems: dict[str, str] = {}
     if with_controllers:
         _read_controllers(transport, objects, problems)

@@ -28,7 +28,8 @@ from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.counters import Counter
 from scheduler_ext.sources.source_status import WatchHealth
-from scheduler_ext.wire.watching import EXPIRED, Broken, Decoder, Status
+from scheduler_ext.wire.kube import Status
+from scheduler_ext.wire.watching import EXPIRED, Broken, Decoder
 from scheduler_ext.wire.watching import Event as WatchEvent
 
 log = logging.getLogger(__name__)

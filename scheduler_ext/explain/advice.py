@@ -11,12 +11,13 @@ from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.filters.counts import not_offered, offers
 from scheduler_ext.core.framework.criterion import Trial
 from scheduler_ext.core.framework.refusal import few
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.intree import InTreeRejection, PodNeeds, is_passing
 from scheduler_ext.core.intree.affinity import Requirement
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, shown_resource
+from scheduler_ext.core.request.resource_names import ResourceNames, shown_resource
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES, selector_hint
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.nearest import Refused

@@ -11,11 +11,12 @@ from typing import Any
 from scheduler_ext.core.cycle.cycle import FITS, Decision
 from scheduler_ext.core.filters import BY_NAME, FILTER_OF, REASONS, reason_text
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG, MissKind
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.intree.resource_fit import shortages
 from scheduler_ext.core.node.node import Node, NodeState
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, vendor_of
+from scheduler_ext.core.request.resource_names import vendor_of
 
 OWN_GANG = "the pod's own gang"
 _REMEMBERED = 65_536

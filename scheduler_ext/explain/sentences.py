@@ -6,12 +6,12 @@ from typing import Any
 
 from scheduler_ext.core.filters import BY_NAME
 from scheduler_ext.core.framework.refusal import NearestMiss, plain_sentence, where
-from scheduler_ext.core.gpu.mig_profile import profile_from_resource
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, profile_from_resource
 from scheduler_ext.core.node.holdings import unknown_shares
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.offered_instances import cordon_problem
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, shown_resource
+from scheduler_ext.core.request.resource_names import shown_resource
 from scheduler_ext.core.request.wishes import wishes_in_words
 
 BEING_DELETED = "it is being deleted, so kube-scheduler does not place it"

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, field
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError, DocumentError
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.node.node_labels import MAX_VALUE
 from scheduler_ext.core.request.quantity import QuantityError
@@ -19,7 +20,6 @@ from scheduler_ext.core.request.resource_names import (
     DEFAULT_DEVICE_CLASSES,
     DEFAULT_SHARE,
     DEFAULT_WHOLE,
-    MIG_PREFIX,
     ResourceNames,
 )
 from scheduler_ext.core.request.wishes import shown

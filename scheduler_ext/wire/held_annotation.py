@@ -9,10 +9,9 @@ import msgspec
 import msgspec.structs
 from msgspec import Meta, Struct
 
-from scheduler_ext.core.gpu.mig_profile import profile_from_resource
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, profile_from_resource
 from scheduler_ext.core.request.quantity import MAX_COUNT
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
-from scheduler_ext.core.request.resource_names import MIG_PREFIX
 from scheduler_ext.wire import gpunode
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.times import seconds, time_text

@@ -10,8 +10,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from scheduler_ext.core import intree
-from scheduler_ext.core.preemption.disruption import Budget, Selector
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.wire.decoding import decode_answer
 
@@ -23,6 +21,14 @@ Strings = dict[str, str | None]
 
 class KubeStruct(Struct, rename="camel", gc=False, omit_defaults=True):
     """Base of all: camelCase keys, no cycles for the garbage collector; null fields are not written."""
+
+
+class Status(KubeStruct):
+    """The API server's answer to a request that did not succeed."""
+
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
 
 
 class OwnerReference(KubeStruct):
@@ -250,28 +256,6 @@ class Node(KubeStruct):
     status: NodeStatus | None = None
 
 
-class LabelSelector(KubeStruct):
-    """Kubernetes' LabelSelector."""
-
-    match_labels: Strings | None = None
-    match_expressions: list[Requirement] | None = None
-
-
-class PodDisruptionBudgetSpec(KubeStruct):
-    selector: LabelSelector | None = None
-
-
-class PodDisruptionBudgetStatus(KubeStruct):
-    disruptions_allowed: Int32 | None = None
-    disrupted_pods: dict[str, Raw] | None = None
-
-
-class PodDisruptionBudget(KubeStruct):
-    metadata: ObjectMeta | None = None
-    spec: PodDisruptionBudgetSpec | None = None
-    status: PodDisruptionBudgetStatus | None = None
-
-
 class LeaseSpec(KubeStruct):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -299,6 +283,14 @@ def read_lease(body: bytes) -> HeldLease:
     lease = decode_answer(Lease, body)
     version = (lease.metadata.resource_version if lease.metadata else None) or ""
     return HeldLease(lease.spec or LeaseSpec(), version, msgspec.json.decode(body))
+
+
+def read_status(body: bytes) -> Status:
+    """The status in an unsuccessful answer; the answer's text if it contains none."""
+    try:
+        return msgspec.json.decode(body, type=Status)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Status(message=body[:200].decode(errors="replace"))
 
 
 def new_lease(namespace: str, name: str, spec: LeaseSpec) -> dict[str, Any]:
@@ -351,32 +343,6 @@ def strings(mapping: Strings | None) -> dict[str, str]:
     return {key: value for key, value in mapping.items() if value is not None}
 
 
-def requirements(entries: list[Requirement] | None) -> tuple[intree.Requirement, ...]:
-    """The requirements of a selector, as core values."""
-    return tuple(
-        intree.Requirement(each.key or "", each.operator or "", tuple(each.values or ()))
-        for each in entries or ()
-    )
-
-
 def listed(annotation: str) -> tuple[str, ...]:
     """The parts of an annotation that are separated by commas."""
     return tuple(part for part in map(str.strip, annotation.split(",")) if part)
-
-
-def budget(read: PodDisruptionBudget) -> Budget:
-    """The disruptions that are allowed; none before the controller has written the status."""
-    metadata, status = read.metadata or ObjectMeta(), read.status or PodDisruptionBudgetStatus()
-    found = read.spec.selector if read.spec is not None else None
-    selector = None
-    if found is not None:
-        # A null value is an empty one, as in Go: without it the selector would match too many pods.
-        labels = {key: value or "" for key, value in (found.match_labels or {}).items()}
-        selector = Selector(labels, requirements(found.match_expressions))
-    return Budget(
-        namespace=metadata.namespace or "default",
-        name=metadata.name or "",
-        selector=selector,
-        allowed=status.disruptions_allowed or 0,
-        disrupted=frozenset(status.disrupted_pods or ()),
-    )

@@ -9,6 +9,7 @@ from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.cache.ledger import NodePods
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree import NodeFacts, Taint
 from scheduler_ext.core.node import node_labels
@@ -22,7 +23,7 @@ from scheduler_ext.core.node.estimate import (
     shared_by_name,
 )
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
+from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import allocatable_cpu_milli
 from scheduler_ext.wire.kube import strings

@@ -32,7 +32,6 @@ from scheduler_ext.wire.dra.taint_rule import RuleObject, read_rule
 from scheduler_ext.wire.gang_groups import declared_group
 from scheduler_ext.wire.gangs import DeclaredGroup, Group
 from scheduler_ext.wire.kind_pages import page_about
-from scheduler_ext.wire.kube import PodDisruptionBudget, budget
 from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods, template_manifests
 from scheduler_ext.wire.node_info import node_info
 from scheduler_ext.wire.pod.cached_pod import bound_pod, pending_pod, unreadable_pod
@@ -41,6 +40,7 @@ from scheduler_ext.wire.pod.pod_identity import is_finished
 from scheduler_ext.wire.pod.pod_request import asks_gpu
 from scheduler_ext.wire.quota import Quota, QuotaObject, read_quota
 from scheduler_ext.wire.report import read_report
+from scheduler_ext.wire.selectors import PodDisruptionBudget, budget
 from scheduler_ext.wire.workloads import Lookup, UnreadError
 from scheduler_ext.wire.yaml_values import FILE, Limits
 

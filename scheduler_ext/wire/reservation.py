@@ -8,11 +8,10 @@ import msgspec
 from msgspec import Meta
 
 from scheduler_ext.core.cache.intent import MAX_INTENTS, Intent, Reservation
-from scheduler_ext.core.gpu.mig_profile import profile_from_resource
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, profile_from_resource
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.quantity import MAX_COUNT
 from scheduler_ext.core.request.request import MAX_SHARES, GpuRequest, InitShare, ShareAsk, UnitAsk
-from scheduler_ext.core.request.resource_names import MIG_PREFIX
 from scheduler_ext.wire.decoding import decode_answer
 from scheduler_ext.wire.kube import Int32, KubeStruct, ObjectMeta, OwnerReference, node_owner, owner_uid
 

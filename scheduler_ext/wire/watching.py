@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.decoding import explained
-from scheduler_ext.wire.kube import Header, KubeStruct, ObjectMeta
+from scheduler_ext.wire.kube import Header, KubeStruct, ObjectMeta, Status, read_status
 
 T = TypeVar("T")
 EXPIRED = 410
@@ -29,12 +29,6 @@ class _Page(Struct, Generic[T]):
 class _Event(Struct):
     type: str = ""
     object: Raw = Raw(b"{}")
-
-
-class Status(KubeStruct):
-    code: int | None = None
-    reason: str | None = None
-    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +104,3 @@ class Decoder(Generic[T]):
             metadata = _HEADER.decode(raw).metadata or ObjectMeta()
             prefix = f"{metadata.namespace}/" if metadata.namespace else ""
             return Broken(f"{prefix}{metadata.name or '?'}", metadata.uid or "", explained(error))
-
-
-def read_status(body: bytes) -> Status:
-    """The status in an unsuccessful answer; the answer's text if it contains none."""
-    try:
-        return msgspec.json.decode(body, type=Status)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return Status(message=body[:200].decode(errors="replace"))

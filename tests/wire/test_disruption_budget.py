@@ -9,7 +9,7 @@ import pytest
 
 from scheduler_ext.core.intree import Requirement
 from scheduler_ext.core.preemption.disruption import Budget, Selector
-from scheduler_ext.wire.kube import PodDisruptionBudget, budget
+from scheduler_ext.wire.selectors import PodDisruptionBudget, budget
 from scheduler_ext.wire.watching import Decoder
 
 DECODER = Decoder(PodDisruptionBudget)

@@ -9,8 +9,8 @@ import pytest
 
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.gpunode import GpuNode
-from scheduler_ext.wire.kube import Node
-from scheduler_ext.wire.watching import Broken, Decoder, Event, Status, read_status
+from scheduler_ext.wire.kube import Node, Status, read_status
+from scheduler_ext.wire.watching import Broken, Decoder, Event
 from tests.kube_objects import Json, gpu, gpu_node, node
 
 NODES = Decoder(Node)

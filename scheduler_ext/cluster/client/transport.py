@@ -29,7 +29,7 @@ from scheduler_ext.cluster.client.availability import QUIET_S, Availability
 from scheduler_ext.cluster.client.connection_errors import in_words
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.wire.watching import read_status
+from scheduler_ext.wire.kube import read_status
 
 if TYPE_CHECKING:
     from websocket import WebSocket

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.wire import kube
+from scheduler_ext.wire import selectors
 
 
 @dataclass(eq=False)
-class BudgetHandler(EventHandler[kube.PodDisruptionBudget]):
+class BudgetHandler(EventHandler[selectors.PodDisruptionBudget]):
     """Keeps all PodDisruptionBudgets; `budgets` may be called from any thread."""
 
     kind = "PodDisruptionBudget"
@@ -22,9 +22,9 @@ class BudgetHandler(EventHandler[kube.PodDisruptionBudget]):
         """All budgets."""
         return tuple(self._by_uid.values())
 
-    def seen(self, items: Sequence[kube.PodDisruptionBudget], clock: ServerClock) -> None:
+    def seen(self, items: Sequence[selectors.PodDisruptionBudget], clock: ServerClock) -> None:
         self._unlisted.difference_update(map(self.key, items))
-        self._by_uid.update((self.key(item), kube.budget(item)) for item in items)
+        self._by_uid.update((self.key(item), selectors.budget(item)) for item in items)
 
     def known(self) -> set[str]:
         return set(self._by_uid)

@@ -10,16 +10,12 @@ import numpy as np
 
 from scheduler_ext.core.framework.criterion import Change, Filter, Trial, View, needed_reach
 from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.offered_instances import cordon_problem, layout_problem
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
-from scheduler_ext.core.request.resource_names import (
-    DEVICE_CLASS_PREFIX,
-    MIG_PREFIX,
-    shown_resource,
-    vendor_of,
-)
+from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX, shown_resource, vendor_of
 
 _NAMED = 3
 _PROFILE_GB = re.compile(r"\.(\d+)gb")

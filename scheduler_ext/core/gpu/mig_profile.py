@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 # Bounds the tables over all masks of a grid to 65,536; NVIDIA's largest grid has 12 units.
 MAX_GRID = 16
-RESOURCE_PREFIX = "nvidia.com/mig-"
+MIG_PREFIX = "nvidia.com/mig-"
 
 # [0-9] and not \d, which also takes digits of other scripts. Lengths are bounded so that int() stays cheap.
 _SLICES = r"(?:(?P<compute>[1-9][0-9]{0,2})c\.)?(?P<gpu>[1-9][0-9]{0,2})g\.[1-9][0-9]{0,3}gb"
 _PROFILE = re.compile(_SLICES + r"(?:[+.](?:me\.all|me|gfx)|-me)?")
 _RESOURCE = re.compile(
-    re.escape(RESOURCE_PREFIX)
+    re.escape(MIG_PREFIX)
     + rf"(?P<profile>{_SLICES})(?P<suffix>\.me\.all|\.me|\.gfx|-me)?(?P<shared>\.shared)?"
 )
 _SUFFIX = re.compile(r"(?<=gb)[+-].*")
@@ -67,7 +67,7 @@ def profile_from_resource(resource: str) -> tuple[str, bool]:
 def resource_from_profile(profile: str) -> str:
     """Return the resource name of the device plugin's mixed strategy for a profile; ValueError if it is none.
     The plugin writes a plus as a dot and keeps a minus (k8s-device-plugin, internal/rm/rm.go)."""
-    return RESOURCE_PREFIX + parse_profile(profile).replace("+", ".")
+    return MIG_PREFIX + parse_profile(profile).replace("+", ".")
 
 
 def without_suffix(profile: str) -> str:

@@ -8,12 +8,13 @@ from operator import attrgetter
 
 from scheduler_ext.core.dra.device import NodeDevices
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.estimate import MAX_COUNT, Estimate
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.promisable import advertised_mib
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
+from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 # In place of a value that no source states: no pod can ask for more.
 _ANY_VERSION = (999,)

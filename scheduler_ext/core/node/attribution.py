@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
-from scheduler_ext.core.gpu.mig_profile import profile_from_resource
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, profile_from_resource
 from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.estimated_slot import whole_names
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import Node, NodeInfo, Unit
 from scheduler_ext.core.node.offered_instances import withheld_by_layout
 from scheduler_ext.core.node.state import resolve_held
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 
 # A MIG instance, and the GPU that has it.
 _Placed = tuple[Device, MigInstance]

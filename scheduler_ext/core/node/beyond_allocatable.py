@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import NodeInfo, Slot
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, without_shared
+from scheduler_ext.core.request.resource_names import without_shared
 
 
 @dataclass(slots=True)

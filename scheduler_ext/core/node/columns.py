@@ -12,10 +12,10 @@ from typing import Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import NO_NEIGHBOURS, UNLIMITED, NodeState, Slot, Unit
-from scheduler_ext.core.request.resource_names import MIG_PREFIX
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int32]

@@ -11,7 +11,15 @@ from scheduler_ext.core.gpu.mig_geometry import slice_memory_mib
 from scheduler_ext.core.gpu.model_table import InstanceTypeRow
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model, is_display
 from scheduler_ext.core.node import node_labels
-from scheduler_ext.core.node.node_labels import COUNT_LABELS, GFD_COUNT, GFD_PRODUCT, GKE, Labels, natural
+from scheduler_ext.core.node.node_labels import (
+    COUNT_LABELS,
+    GFD_COUNT,
+    GFD_PRODUCT,
+    GKE,
+    MAX_REPORTED_REPLICAS,
+    Labels,
+    natural,
+)
 from scheduler_ext.core.request.resource_names import only_shared
 
 _RESOURCES = {
@@ -22,8 +30,6 @@ _RESOURCES = {
 }
 # A mistyped label must not make us build millions of devices; 16 GPUs of 7 slices are 112.
 MAX_COUNT = 256
-# As the GPUNode's field.
-MAX_REPORTED_REPLICAS = 1000
 # One for each MiB, or nearly: sums over a node fit 32 bits.
 _MOST_REPLICAS = 2**20
 _MIG_COUNT_LABEL = re.compile(r"nvidia\.com/mig-\d.*\.count")

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scheduler_ext.core.gpu.mig_profile import least_memory_mib
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, least_memory_mib
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import UNLIMITED, NodeInfo, Slot, Unit, version_number
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
+from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 
 def without_free_memory(slot: Slot) -> Slot:

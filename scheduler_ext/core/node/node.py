@@ -14,13 +14,14 @@ from scheduler_ext.core.dra.device import NodeDevices
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.gpu.value_table import part_of_gpu, value_of
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node_labels import AgentLabel, Way
 from scheduler_ext.core.request.pod_kinds import TaskClass
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, without_shared
+from scheduler_ext.core.request.resource_names import without_shared
 
 # No amount in a state exceeds this, so that every one fits a 32-bit column.
 UNLIMITED = 2**30

@@ -140,6 +140,8 @@ _SIZE = re.compile(r"([0-9]{1,9})([MGT])(?:i?B)?", re.IGNORECASE)
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 # As a report's: no GPU has more, and sums over a node stay inside 32 bits.
 MAX_MEMORY_MIB = 2**24
+# Of the GPUNode's field `replicas`.
+MAX_REPORTED_REPLICAS = 1000
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}")
 
 

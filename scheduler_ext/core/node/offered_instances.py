@@ -5,9 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from scheduler_ext.core.gpu.gpu import Device, Report
-from scheduler_ext.core.gpu.mig_profile import profile_from_resource, resource_from_profile, without_suffix
+from scheduler_ext.core.gpu.mig_profile import (
+    MIG_PREFIX,
+    profile_from_resource,
+    resource_from_profile,
+    without_suffix,
+)
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, vendor_of, without_shared
+from scheduler_ext.core.request.resource_names import vendor_of, without_shared
 
 _WHOLE = "nvidia.com/gpu"
 

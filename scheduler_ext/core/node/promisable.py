@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from scheduler_ext.core.gpu.gpu import Device
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, Room
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, pod_of, share_peaks
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.state import resolve_held
 from scheduler_ext.core.request.request import ShareAsk, UnitAsk
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
+from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 # The one whose GPUs agents report.
 _VENDOR = "nvidia"

@@ -6,7 +6,7 @@ from functools import reduce
 from operator import or_
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
-from scheduler_ext.core.gpu.mig_profile import resource_from_profile, window
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, resource_from_profile, window
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.beyond_allocatable import beyond_allocatable
@@ -27,7 +27,7 @@ from scheduler_ext.core.node.node import (
     eviction_rank,
     version_number,
 )
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
+from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 # A slot, and the device in it.
 _Placed = tuple[Slot, str | None]

@@ -1,8 +1,9 @@
 """Why a node has no fresh report of its GPUs, and what an operator can do about it, in words."""
 
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.node_labels import AGENT_LABEL, MEMORY_LABEL
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, vendor_of
+from scheduler_ext.core.request.resource_names import vendor_of
 
 # Vendors that have an agent; the GPUs of other vendors are known by labels only.
 REPORTED_VENDORS = ("nvidia",)

@@ -5,10 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from scheduler_ext.core.gpu.mig_profile import profile_from_resource
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, profile_from_resource
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.request.quantity import MAX_COUNT, QuantityError, as_count, parse_quantity
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
+from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 from scheduler_ext.core.request.wishes import (
     ANNOTATION_PREFIX,
     MODEL_HINT,

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.intree.resource_fit import DEVICE_CLASS_PREFIX as DEVICE_CLASS_PREFIX
 
-MIG_PREFIX = "nvidia.com/mig-"
 DEFAULT_WHOLE = (
     "nvidia.com/gpu",
     "nvidia.com/gpu.shared",

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 from scheduler_ext.core.gpu.gpu import Report
-from scheduler_ext.core.gpu.mig_profile import resource_from_profile
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, resource_from_profile
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
+from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 
 def missing_at_start(info: NodeInfo, resources: ResourceNames) -> str | None:

@@ -20,7 +20,8 @@ from scheduler_ext.core.dra.semantic_version import parse_version
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.dra.resource_api import DeviceTaintObject, amount_text, taint_of
-from scheduler_ext.wire.kube import KubeStruct, requirements
+from scheduler_ext.wire.kube import KubeStruct
+from scheduler_ext.wire.selectors import requirements
 
 _NULL = Raw(b"null")
 

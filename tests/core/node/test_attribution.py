@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 
 from scheduler_ext.core.gpu.gpu import Holder, Memory
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve, resolve_held
-from scheduler_ext.core.request.resource_names import MIG_PREFIX
 from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node, sliced, wants
 from tests.free_memory import clusters_with_closed_parts
 

@@ -11,13 +11,13 @@ from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_eviction, gate_patch
-from scheduler_ext.wire import kube
+from scheduler_ext.wire import selectors
 from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)
 
 _CALL_S = 5.0
-_BUDGETS = Decoder(kube.PodDisruptionBudget)
+_BUDGETS = Decoder(selectors.PodDisruptionBudget)
 # The pod is gone, or another one of its name has come.
 _OVER = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 # The API server's words, with status 422, for a JSON patch whose test fails. Policies refuse with 422, too.
@@ -59,7 +59,7 @@ class GangCalls:
 
     def _budgets(self, namespace: str) -> Iterator[Budget]:
         page = _BUDGETS.page(self._transport.get(budgets_path(namespace), timeout_s=_CALL_S).body)
-        return map(kube.budget, page.items)
+        return map(selectors.budget, page.items)
 
     def evict_all(
         self, victims: Sequence[NamedPod], of: GangKey, evicted: Callable[[NamedPod], None]

@@ -7,7 +7,7 @@ import click
 from scheduler_ext.cli.inputs import Source, config_option, source_options
 from scheduler_ext.cli.options import duration, output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
-from scheduler_ext.core.request.resource_names import MIG_PREFIX
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.features.idle.recommend.recommendations import recommendation_list
 from scheduler_ext.wire.config import Configuration
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from scheduler_ext.core.gpu.mig_profile import resource_from_profile
+from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, resource_from_profile
 from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
 from scheduler_ext.core.gpu.value_table import DIGITS
-from scheduler_ext.core.request.resource_names import MIG_PREFIX
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.features.idle.recommend.observed_peaks import SEVERAL_ASKS, Observed, observed
 from scheduler_ext.features.idle.recommend.offers import Offer, offers
