@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import click
 
-from scheduler_ext.cli.inputs import config_option
+from scheduler_ext.cli.files import config_option
 from scheduler_ext.cli.kubeconfigs import complete_namespaces, kubeconfig_of, transport_of
 from scheduler_ext.cli.options import bundled, context_option, kubeconfig_option_with, output_option
 from scheduler_ext.cli.output import show

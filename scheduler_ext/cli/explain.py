@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.inputs import OnePod, naming, one_pod_options, read_pod
+from scheduler_ext.cli.files import naming
+from scheduler_ext.cli.inputs import OnePod, one_pod_options, read_pod
 from scheduler_ext.cli.options import FILE_OR_STDIN, NAMESPACED_NAME, output_option
 from scheduler_ext.cli.output import (
     Columns,

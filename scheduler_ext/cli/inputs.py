@@ -1,21 +1,20 @@
-"""The inputs of commands: a configuration, pods, and a cluster, from a file or live."""
+"""The inputs of commands that ask about a cluster: pods, and the cluster, from a file or live."""
 
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
+from scheduler_ext.cli.files import STDIN, config_option, naming, read_input
 from scheduler_ext.cli.kubeconfigs import kubeconfig_of, transport_of
 from scheduler_ext.cli.options import (
     FILE_OR_STDIN,
     Decorator,
     bundled,
-    config_option_with,
     context_option,
     inventory_option,
     kubeconfig_option_with,
@@ -26,62 +25,19 @@ from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import (
     ClusterError,
-    ConfigError,
     InventoryError,
     PodError,
-    SchedulerExtError,
-    SnapshotFileError,
 )
 from scheduler_ext.explain.ineffective import unserved
 from scheduler_ext.explain.quotas import quota_notes
 from scheduler_ext.sources.clusterstate import ClusterState, file_state, state_of, written_at
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.config import Configuration, load_config
-from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, read_file, read_stream
+from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.manifests import Manifest, in_namespace
 from scheduler_ext.wire.objects import read_manifests, read_objects
 
-STDIN = "-"
-_STDIN_READ = "scheduler_ext.stdin_read"
 # Names in one line of an error.
 _SHOWN_NAMES = 10
-
-
-@contextmanager
-def naming(source: object, unreadable: type[SchedulerExtError]) -> Iterator[None]:
-    """Errors inside name their source; one of the file system becomes an `unreadable` error."""
-    try:
-        yield
-    except OSError as error:
-        raise unreadable(f"{source}: {error.strerror or error}") from None
-    except (ConfigError, InventoryError, SnapshotFileError) as error:
-        raise type(error)(f"{source}: {error}") from None
-
-
-def read_config(path: Path | None) -> Configuration:
-    """The configuration of a file, or the defaults. Raises ConfigError naming file and key."""
-    if path is None:
-        return Configuration()
-    with naming(path, ConfigError):
-        return load_config(read_file(path, MAX_CONFIGURATION_BYTES))
-
-
-# The command gets it as a Configuration.
-config_option = config_option_with(
-    callback=lambda _ctx, _param, path: read_config(path),
-    help="ExtenderConfiguration file (default: built-in defaults).",
-)
-
-
-def read_input(path: Path) -> bytes:
-    """The bytes of a file, or of standard input. Raises OSError; click.UsageError for a second read of it."""
-    if str(path) != STDIN:
-        return read_file(path)
-    meta = click.get_current_context().meta
-    if meta.get(_STDIN_READ):
-        raise click.UsageError("-: standard input can be read only once; give a file for one of the two")
-    meta[_STDIN_READ] = True
-    return read_stream(sys.stdin.buffer)
 
 
 def read_pod_list(filename: Path, namespace: str, *, only: bool) -> list[Manifest]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.inputs import Source, config_option, source_options
+from scheduler_ext.cli.files import config_option
+from scheduler_ext.cli.inputs import Source, source_options
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
 from scheduler_ext.core.filters.fresh import FreshInventory

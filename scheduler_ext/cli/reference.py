@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from scheduler_ext.cli.inputs import read_config
+from scheduler_ext.cli.files import read_config
 from scheduler_ext.cli.output import print_structured, show
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.gpu.value_table import unlisted

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scheduler_ext.cli.inputs import STDIN, config_option
+from scheduler_ext.cli.files import STDIN, config_option
 from scheduler_ext.cli.options import (
     FILE,
     INVENTORY,
@@ -26,14 +26,14 @@ from scheduler_ext.cli.options import (
     log_format_option,
 )
 from scheduler_ext.core.errors import ConfigError
-from scheduler_ext.extender.extender import Extender
-from scheduler_ext.sources.file_source import InventorySource
-from scheduler_ext.wire.config import Configuration
 
 if TYPE_CHECKING:
     from scheduler_ext.cli.serving_apps import BuildSource
     from scheduler_ext.cluster.live import BuildLeader, LiveInventory
+    from scheduler_ext.extender.extender import Extender
     from scheduler_ext.server.server_options import Apps, TlsFiles
+    from scheduler_ext.sources.file_source import InventorySource
+    from scheduler_ext.wire.config import Configuration
 
 log = logging.getLogger(__name__)
 
@@ -194,6 +194,8 @@ def _tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Pa
 
 def _file_source(path: Path, extender: Extender, config: Configuration) -> InventorySource:
     """An inventory file, read before anything is served. Raises InventoryError."""
+    from scheduler_ext.sources.file_source import InventorySource
+
     source = InventorySource(path, extender, config.resource_names())
     source.load()
     source.start()

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from scheduler_ext.cli.inputs import read_config
+from scheduler_ext.cli.files import read_config
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, ConfigError, InventoryError
 from scheduler_ext.core.request.resource_names import ResourceNames

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT
-from scheduler_ext.cli.inputs import Source, config_option, naming, read_pod_list, source_options
+from scheduler_ext.cli.files import config_option, naming
+from scheduler_ext.cli.inputs import Source, read_pod_list, source_options
 from scheduler_ext.cli.inventory import counted
 from scheduler_ext.cli.options import FILE_OR_STDIN, namespace_option, out_option_with, output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from scheduler_ext.cli.inputs import read_config
+from scheduler_ext.cli.files import read_config
 from scheduler_ext.cli.options import FILE, config_option_with
 from scheduler_ext.features.gangs.simulation.options import GangOptions, gang_options
 from scheduler_ext.sim.arrivals import PRIORITIES

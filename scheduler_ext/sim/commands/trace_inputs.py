@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from scheduler_ext.cli.inputs import naming
+from scheduler_ext.cli.files import naming
 from scheduler_ext.cli.options import FILE, bundled
 from scheduler_ext.cli.output import show
 from scheduler_ext.core.errors import InventoryError

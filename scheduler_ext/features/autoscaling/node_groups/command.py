@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from scheduler_ext.cli.inputs import naming, read_input
+from scheduler_ext.cli.files import naming, read_input
 from scheduler_ext.cli.options import FILE_OR_STDIN
 from scheduler_ext.cli.output import print_structured, show
 from scheduler_ext.core.errors import ConfigError

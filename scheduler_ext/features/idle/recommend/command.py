@@ -4,7 +4,8 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.inputs import Source, config_option, source_options
+from scheduler_ext.cli.files import config_option
+from scheduler_ext.cli.inputs import Source, source_options
 from scheduler_ext.cli.options import duration, output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
