@@ -303,7 +303,7 @@ def test_the_command_of_the_page_on_gangs_gives_the_rows_of_its_table() -> None:
     assert [row.split()[3] for row in rows] == shown == ["alone", "together", "timed"]
     title, header, *rows = waits.splitlines()
     assert title == "Wait in mean lifetimes, median / 95th percentile, by the number of pods of a job:"
-    assert header.split()[:5] == ["TRACE", "POLICY", "BATCH", "START", "single"]
+    assert header.split()[:4] == ["TRACE", "POLICY", "START", "single"]
     assert len(rows) == 3
     assert "START: the pods of a job start alone" in result.stdout
 
