@@ -29,10 +29,10 @@ import yaml
 from click.testing import CliRunner
 
 from benchmarks import published
-from scheduler_ext.cli import main as scheduler_ext
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, Wishes
 from scheduler_ext.features.defrag.movable import OPT_OUTS
+from scheduler_ext.main import main as scheduler_ext
 from tests.exposition import exposition
 
 ROOT = Path(__file__).resolve().parents[1]

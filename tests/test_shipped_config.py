@@ -10,12 +10,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from scheduler_ext.cli import main
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile
 from scheduler_ext.core.gpu.mig_tables import FALLBACK_PROFILES
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.explain.explain import explain
+from scheduler_ext.main import main
 from scheduler_ext.sources.clusterstate import file_state
 from scheduler_ext.wire.config import Configuration, load_config
 from scheduler_ext.wire.objects import read_pods

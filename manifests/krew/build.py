@@ -26,9 +26,9 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "lib"))
-from scheduler_ext.cli.plugin import main
+from scheduler_ext.main import kubectl
 
-main()
+kubectl()
 """
 
 

@@ -5,77 +5,47 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from inspect import cleandoc
 from typing import Any
 
 import click
 
 from scheduler_ext.core.errors import SchedulerExtError
+from scheduler_ext.feature import Command
 from scheduler_ext.printable import printable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_MODULES = {
-    **dict.fromkeys(("nodes", "pods"), ".node"),
-    **dict.fromkeys(("capacity", "replay"), ".explain"),
-    **dict.fromkeys(("reasons", "check-config"), ".reference"),
-    "defrag": "scheduler_ext.features.defrag.command",
-    "cost": "scheduler_ext.features.cost.command",
-    "autoscaler-config": "scheduler_ext.features.autoscaling.node_groups.command",
-    "simulate": "scheduler_ext.sim.commands",
-    "idle": "scheduler_ext.features.idle.command",
-    "recommend": "scheduler_ext.features.idle.recommend.command",
-    "queue": "scheduler_ext.features.gangs.queue.command",
-}
-# The commands of `kubectl gpu-placement`.
-CLUSTER_COMMANDS = (
-    "why",
-    "nodes",
-    "node",
-    "pods",
-    "queue",
-    "explain",
-    "capacity",
-    "idle",
-    "cost",
-    "recommend",
-    "defrag",
-    "simulate",
-    "reasons",
-    "completion",
-)
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
 class LazyCommands(Mapping[str, click.Command]):
-    """The commands of a package, imported on demand from the module of the same name or of _MODULES."""
+    """Commands that are imported when they are used. click only reads the mapping."""
 
-    def __init__(self, package: str, names: Sequence[str]) -> None:
-        self._package = package
-        self._names = names
+    def __init__(self, sections: Mapping[str, Sequence[Command]]) -> None:
+        """`sections` have the commands by title."""
+        self.sections = sections
+        self._found = {command.name: command for part in sections.values() for command in part}
 
     def __getitem__(self, name: str) -> click.Command:
-        if name not in self._names:
-            raise KeyError(name)
-        module = import_module(_MODULES.get(name, f".{name}"), self._package)
-        command: click.Command = getattr(module, name.replace("-", "_"))
+        command: click.Command = getattr(import_module(self._found[name].module), name.replace("-", "_"))
         return command
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._found)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._found)
 
 
 class CommandGroup(click.Group):
     """Errors meant for the user become one line on stderr and exit status 1; bugs keep their traceback."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands with the first paragraph of their help, wrapped and never cut off."""
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        helps = [(name, cleandoc(command.help or "")) for name, command in commands if command]
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, " ".join(text.split("\n\n")[0].split())) for name, text in helps])
+        """The commands with their summaries, wrapped and never cut off; none is imported for that."""
+        assert isinstance(self.commands, LazyCommands)
+        for title, commands in self.commands.sections.items():
+            if commands:
+                with formatter.section(title):
+                    formatter.write_dl([(each.name, each.summary) for each in commands])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from click.testing import CliRunner, Result
 
-from scheduler_ext.cli import main
+from scheduler_ext.main import main
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, node, pod

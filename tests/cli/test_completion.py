@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from scheduler_ext.cli import kubeconfigs, main
+from scheduler_ext.cli import kubeconfigs
+from scheduler_ext.main import main
 from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import NODES

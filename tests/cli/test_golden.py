@@ -13,8 +13,8 @@ from typing import Any
 import click
 import pytest
 
-from scheduler_ext.cli import main
 from scheduler_ext.core.filters import REASONS
+from scheduler_ext.main import main
 from tests.cli.commands import CLUSTER, FORMS, WHOLE, Written, run, serving
 from tests.cli.test_replay import snapshot
 from tests.features.autoscaling.node_groups.tables import SHARES, group, table_bytes

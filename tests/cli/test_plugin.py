@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from scheduler_ext.cli.plugin import plugin
+from scheduler_ext.main import plugin
 from tests.cli.commands import CLUSTER, WHOLE, Written, run, serving
 from tests.kube_objects import pod
 

@@ -19,7 +19,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from scheduler_ext.cli import main
+from scheduler_ext.main import main
 from tests.cli.commands import CLUSTER, Written, run, serving
 from tests.kube_objects import SHARE, gpu, gpu_node, inventory, node, pod
 from tests.pages import SAMPLE
@@ -94,12 +94,9 @@ def test_tables_shrink_to_the_terminal() -> None:
 @pytest.mark.parametrize("columns", [40, 200])
 def test_no_summary_of_a_command_is_cut_off(columns: int) -> None:
     help_text = CliRunner().invoke(main, ["--help"], terminal_width=columns).output
-    listed = " ".join(help_text.split("Commands:")[1].split())
-    first = {
-        name: " ".join((main.commands[name].help or "").split("\n\n")[0].split())
-        for name in main.list_commands(click.Context(main))
-    }
-    assert listed == " ".join(f"{name} {text}" for name, text in first.items())
+    listed = " ".join(help_text.split())
+    for name in main.list_commands(click.Context(main)):
+        assert f" {name} {' '.join((main.commands[name].help or '').split(chr(10) * 2)[0].split())}" in listed
     assert max(len(line) for line in help_text.splitlines()) <= columns
 
 

@@ -18,9 +18,9 @@ from unittest.mock import patch
 
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.binding.outcome import Outcome, Unknown
-from scheduler_ext.cli import main
 from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.main import main
 
 # In the order of a bind. The extender's processes end there by SIGKILL, as by the kernel's or a node's end.
 KILLS = (

@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 import pytest
 from flask.testing import FlaskClient
 
-from scheduler_ext.cli import main
+from scheduler_ext.main import main
 from scheduler_ext.server.app import inspect_app
 from scheduler_ext.server.runbook_routes import runbooks_blueprint
 from tests.monitoring.component import alerts, rules_file

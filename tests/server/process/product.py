@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler_ext.cli import main
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.main import main
 from scheduler_ext.server.app import NO_BIND, Verb
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, workload_of

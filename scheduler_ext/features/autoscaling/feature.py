@@ -1,0 +1,14 @@
+"""What the work with autoscalers gives to the kernel."""
+
+from scheduler_ext.feature import Command, Feature
+
+AUTOSCALING = Feature(
+    name="autoscaling",
+    commands=(
+        Command(
+            "autoscaler-config",
+            "scheduler_ext.features.autoscaling.node_groups.command",
+            "Generate the configuration of an autoscaler from a table of node groups.",
+        ),
+    ),
+)

@@ -1,0 +1,15 @@
+"""What the report of cost gives to the kernel."""
+
+from scheduler_ext.feature import Command, Feature
+
+COST = Feature(
+    name="cost",
+    commands=(
+        Command(
+            "cost",
+            "scheduler_ext.features.cost.command",
+            "Show what GPUs cost per hour, by model and by namespace.",
+            plugin=True,
+        ),
+    ),
+)

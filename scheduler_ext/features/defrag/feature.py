@@ -1,0 +1,15 @@
+"""What defragmentation gives to the kernel."""
+
+from scheduler_ext.feature import Command, Feature
+
+DEFRAG = Feature(
+    name="defrag",
+    commands=(
+        Command(
+            "defrag",
+            "scheduler_ext.features.defrag.command",
+            "Plan the fewest moves of running pods that let waiting pods in.",
+            plugin=True,
+        ),
+    ),
+)

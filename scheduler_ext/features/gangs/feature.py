@@ -1,0 +1,15 @@
+"""What gangs and the queue give to the kernel."""
+
+from scheduler_ext.feature import Command, Feature
+
+GANGS = Feature(
+    name="gangs",
+    commands=(
+        Command(
+            "queue",
+            "scheduler_ext.features.gangs.queue.command",
+            "List the pods that wait for GPUs, in the order in which they are tried.",
+            plugin=True,
+        ),
+    ),
+)

@@ -1,0 +1,21 @@
+"""What the work with idle GPUs gives to the kernel."""
+
+from scheduler_ext.feature import Command, Feature
+
+IDLE = Feature(
+    name="idle",
+    commands=(
+        Command(
+            "idle",
+            "scheduler_ext.features.idle.command",
+            "List the pods whose GPUs have computed nothing for a while.",
+            plugin=True,
+        ),
+        Command(
+            "recommend",
+            "scheduler_ext.features.idle.recommend.command",
+            "Recommend GPU memory, MIG profiles or smaller models from observed peaks.",
+            plugin=True,
+        ),
+    ),
+)
