@@ -21,9 +21,9 @@ from scheduler_ext.features.gangs.planning.waiting_pod import WaitingPod
 _BATCH = 32
 # A pod that kube-scheduler has come to is bound within this time, or tried again.
 _BINDING_S = 5.0
-# kube-scheduler tries a nominated pod at once, or after its back-off of up to ten seconds. Nothing is heard
-# if its own filters refuse the node. That is likely for a pod with features that are not checked here.
-_TRIED_S, _UNSEEN_TRIED_S = 10.0, 3.0
+# Nothing is heard if kube-scheduler's own filters refuse a nominated pod. For one with features that are not
+# checked here that is likely, so others wait for its place no longer than this.
+_UNSEEN_S = 5.0
 # Kinds of pods of which none fitted are tried again in rounds: at the earliest after this time, or after so
 # many times as long as the last round took.
 _AGAIN_S, _PAUSE = 0.25, 4.0
@@ -129,13 +129,15 @@ class Planner:
                 given.tried = True
 
     def untried(self, now: float) -> list[str]:
-        """The pods that kube-scheduler has not placed within the time in which it tries a nominated pod."""
+        """The pods with unseen features that kube-scheduler has not placed for a while: it seems to refuse
+        their nodes."""
         return [
             uid
             for uid, given in self._given.items()
-            if given.written_at is not None
+            if given.ask.unseen
+            and given.written_at is not None
             and not given.tried
-            and now >= given.written_at + (_UNSEEN_TRIED_S if given.ask.unseen else _TRIED_S)
+            and now >= given.written_at + _UNSEEN_S
         ]
 
     def forget(self) -> None:
