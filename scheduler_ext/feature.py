@@ -1,5 +1,5 @@
-"""What a feature gives to the kernel. The kernel knows no feature by name: `features.installed` has the list,
-and `main` puts both together."""
+"""The interface between the kernel and its features. The kernel knows no feature by name:
+`features.installed` has the list, and `main` puts both together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -59,8 +59,8 @@ class Offered:
 @dataclass(slots=True)
 class Recorded:
     """The recorded decisions about one pod. Times are wall time in seconds. `number` counts every change of
-    any record. `pod` is the redacted manifest. `nodes_in` to `candidates`, the
-    best nodes, are of the last filter; `candidates` of prioritize if kube-scheduler does not call filter."""
+    any record. `pod` is the redacted manifest. `nodes_in` to `candidates`, the best nodes, are of the last
+    filter; `candidates` of prioritize if kube-scheduler does not call filter."""
 
     uid: str
     namespace: str

@@ -1,4 +1,4 @@
-"""What the simulator gives to the kernel. It is a room of its own beside the features."""
+"""The simulator, as an entry of the list of features. It is a room of its own beside them."""
 
 from scheduler_ext.feature import Command, Feature
 

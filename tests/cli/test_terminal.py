@@ -12,13 +12,14 @@ import sys
 import termios
 import threading
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from unittest.mock import patch
 
-import click
 import pytest
 from click.testing import CliRunner
 
+from scheduler_ext.cli.group import LazyCommands
 from scheduler_ext.main import main
 from tests.cli.commands import CLUSTER, Written, run, serving
 from tests.kube_objects import SHARE, gpu, gpu_node, inventory, node, pod
@@ -95,8 +96,9 @@ def test_tables_shrink_to_the_terminal() -> None:
 def test_no_summary_of_a_command_is_cut_off(columns: int) -> None:
     help_text = CliRunner().invoke(main, ["--help"], terminal_width=columns).output
     listed = " ".join(help_text.split())
-    for name in main.list_commands(click.Context(main)):
-        assert f" {name} {' '.join((main.commands[name].help or '').split(chr(10) * 2)[0].split())}" in listed
+    assert isinstance(main.commands, LazyCommands)
+    for each in chain.from_iterable(main.commands.sections.values()):
+        assert f" {each.name} {each.summary}" in listed
     assert max(len(line) for line in help_text.splitlines()) <= columns
 
 

@@ -17,7 +17,7 @@ ONE = {"nvidia.com/gpu": "1"}
 NODES = 300
 PODS = 40
 # What a planner does not check: preferences, and requirements that most nodes meet.
-UNSEEN: dict[str, Any] = {
+UNCHECKED: dict[str, Any] = {
     "topologySpreadConstraints": [
         {
             "maxSkew": 1,
@@ -68,7 +68,7 @@ def test_pods_of_a_model_that_one_node_has(large: Workload) -> None:
         large.add_whole(f"t4-{number}", 1, model="T4")
     rare = large.add_whole("rare", PODS)
     large.publish()
-    for spec in ({}, UNSEEN):
+    for spec in ({}, UNCHECKED):
         bound_by_nominations(large, rare, spec, model="A100")
 
 

@@ -200,7 +200,7 @@ def select_candidates(decision: Decision, rows: Ints, limit: int, *, best_only: 
         count = int(np.count_nonzero(fits))
     if not limit or count <= limit:
         return fits
-    totals = np.where(fits, decision.totals[state], -np.inf)
+    totals = decision.totals[state]
     edge = np.partition(totals, len(totals) - limit)[len(totals) - limit]
     chosen: Bools = totals > edge
     equal = np.flatnonzero(totals == edge)

@@ -1,4 +1,4 @@
-"""What the work with autoscalers gives to the kernel."""
+"""Autoscaling, as an entry of the list of features."""
 
 from scheduler_ext.feature import Command, Feature
 

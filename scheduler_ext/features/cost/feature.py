@@ -1,4 +1,4 @@
-"""What the report of cost gives to the kernel."""
+"""Cost, as an entry of the list of features."""
 
 from scheduler_ext.feature import Command, Feature
 

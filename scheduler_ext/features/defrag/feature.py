@@ -1,4 +1,4 @@
-"""What defragmentation gives to the kernel."""
+"""Defragmentation, as an entry of the list of features."""
 
 from scheduler_ext.feature import Command, Feature
 

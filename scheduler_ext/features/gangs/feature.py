@@ -1,4 +1,4 @@
-"""What gangs and the queue give to the kernel."""
+"""Gangs and the queue, as an entry of the list of features."""
 
 from scheduler_ext.feature import Command, Feature
 

@@ -1,4 +1,4 @@
-"""What the work with idle GPUs gives to the kernel."""
+"""Idle GPUs, as an entry of the list of features."""
 
 from scheduler_ext.feature import Command, Feature
 

@@ -149,7 +149,7 @@ class FollowedCluster:
             nominated=state.nominated_node,
             planned=state.planned,
             not_modelled=tuple(each for each in asked.not_modelled if each not in OFTEN_MET),
-            unseen=tuple(each for each in asked.not_modelled if each in OFTEN_MET),
+            unchecked=tuple(each for each in asked.not_modelled if each in OFTEN_MET),
             invalid=state.invalid or asked.invalid,
             gated=state.gated,
         )

@@ -389,7 +389,7 @@ class GangPlanning:
         """Why a member cannot be planned."""
         if ask.invalid is not None:
             return ask.invalid
-        if unknown := ", ".join((*ask.not_modelled, *ask.unseen)):
+        if unknown := ", ".join((*ask.not_modelled, *ask.unchecked)):
             return f"it asks {unknown}, which the planner does not know"
         conflict = self._conflicts.get(ask.uid)
         if conflict is None or not conflict.again or ask.is_foreign:

@@ -31,16 +31,20 @@ class Step:
 
 @dataclass(slots=True)
 class Given:
-    """A place that was given, and until when it is kept; `written` once the pod shows it, since `written_at`;
+    """A place that was given, and until when it is kept; the pod shows it since `written_at`;
     `tried` once kube-scheduler has got a node for the pod."""
 
     ask: WaitingPod
     node: str
     until: float
-    written: bool = False
-    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     written_at: float | None = None
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tried: bool = False
+
+    @property
+    def written(self) -> bool:
+        """Whether the pod shows it."""
+        return self.written_at is not None
 
 
 class PlanCluster(Protocol):

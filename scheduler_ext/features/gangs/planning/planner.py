@@ -23,7 +23,7 @@ _BATCH = 32
 _BINDING_S = 5.0
 # Nothing is heard if kube-scheduler's own filters refuse a nominated pod. For one with features that are not
 # checked here that is likely, so others wait for its place no longer than this.
-_UNSEEN_S = 5.0
+_UNCHECKED_S = 5.0
 # Kinds of pods of which none fitted are tried again in rounds: at the earliest after this time, or after so
 # many times as long as the last round took.
 _AGAIN_S, _PAUSE = 0.25, 4.0
@@ -129,15 +129,15 @@ class Planner:
                 given.tried = True
 
     def untried(self, now: float) -> list[str]:
-        """The pods with unseen features that kube-scheduler has not placed for a while: it seems to refuse
+        """The pods with unchecked features that kube-scheduler has not placed for a while: it seems to refuse
         their nodes."""
         return [
             uid
             for uid, given in self._given.items()
-            if given.ask.unseen
+            if given.ask.unchecked
             and given.written_at is not None
             and not given.tried
-            and now >= given.written_at + _UNSEEN_S
+            and now >= given.written_at + _UNCHECKED_S
         ]
 
     def forget(self) -> None:
@@ -163,7 +163,7 @@ class Planner:
                 self.ended(uid, Outcome.DELETED if node is None else outcome, now)
             elif (place := kept.get(uid)) is not None and place.node == given.node:
                 if place.written and not given.written:
-                    given.written, given.written_at = True, now
+                    given.written_at = now
                 given.ask = asks[uid]
             elif uid not in binding:
                 self.ended(uid, self._lost(given, asks[uid], now), now)
@@ -172,9 +172,7 @@ class Planner:
             if uid not in self._given and uid in asks:
                 # From before this planner was active, or of a former process.
                 written_at = now if place.written else None
-                self._given[uid] = Given(
-                    asks[uid], place.node, place.until, place.written, place.pod.devices, written_at
-                )
+                self._given[uid] = Given(asks[uid], place.node, place.until, written_at, place.pod.devices)
 
     def _lost(self, given: Given, ask: WaitingPod, now: float) -> Outcome:
         if ask.is_foreign:

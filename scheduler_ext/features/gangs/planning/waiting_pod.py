@@ -26,7 +26,7 @@ class WaitingPod:
     `was_tried`: kube-scheduler has found no node for it yet, and waits for an event. `nominated` is the node
     in its status, `planned` what a planner wrote there. A pod with a text in `not_modelled` or `invalid`
     cannot be planned, and one that is `gated` is not tried. kube-scheduler may refuse a place for what is in
-    `unseen`, which no planner checks."""
+    `unchecked`, which no planner checks."""
 
     pod: BoundPod
     needs: PodNeeds
@@ -38,7 +38,7 @@ class WaitingPod:
     nominated: str | None = None
     planned: PlannedPlace | None = None
     not_modelled: tuple[str, ...] = ()
-    unseen: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
     invalid: str | None = None
     gated: bool = False
 

@@ -177,8 +177,8 @@ def test_what_becomes_of_a_nomination(end: str, outcome: Outcome) -> None:
     ("fields", "later_s", "untried"),
     [
         pytest.param({}, 20.0, [], id="a pod that is checked here, while kube-scheduler is busy"),
-        pytest.param({"unseen": ("host ports",)}, 4.9, [], id="a pod with host ports, just written"),
-        pytest.param({"unseen": ("host ports",)}, 5.0, ["p"], id="a pod with host ports"),
+        pytest.param({"unchecked": ("host ports",)}, 4.9, [], id="a pod with host ports, just written"),
+        pytest.param({"unchecked": ("host ports",)}, 5.0, ["p"], id="a pod with host ports"),
     ],
 )
 def test_a_nomination_that_kube_scheduler_does_not_follow_ends_early(
