@@ -49,9 +49,11 @@ class Overlay(Snapshot):
         )
         if not all(map(_is_counted_alike, before, after)):
             return None
-        units = (unit for state in (*before, *after) for slot in state.slots for unit in slot.units)
+        units = [unit for state in (*before, *after) for slot in state.slots for unit in slot.units]
         cut = {unit.resource for unit in units if unit.mig_room is not None}
+        parted = {unit.resource for unit in units if unit.first}
         alike = all(self.base.mig_loss(name).any() == self.mig_loss(name).any() for name in cut)
+        alike &= all(self.base.gives_parts(name) == self.gives_parts(name) for name in parted)
         return self.base if alike else None
 
     @lazy
@@ -66,6 +68,12 @@ class Overlay(Snapshot):
         return np.append(
             np.where(self.left > 0, self.base.mig_loss(resource), 0.0), self.part.mig_loss(resource)
         )
+
+    def gives_parts(self, resource: str) -> bool:
+        """As for every snapshot, of the states with a node."""
+        below = self.base.units.get(resource)
+        left = below is not None and bool((below.first.any(0) & (self.left > 0)).any())
+        return left or self.part.units.get(resource, self.part.no_units).any_first
 
     @property
     def devices(self) -> DeviceColumns:

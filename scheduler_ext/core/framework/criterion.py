@@ -247,13 +247,14 @@ class Scoring:
 
     @lazy
     def takes_parts(self) -> bool:
-        """Whether the pod gets a part of a GPU that is known."""
-        return self.fit is not None or self.claimed_milli is not None
+        """Whether the pod gets a part of a GPU that is known, on some node of the cluster."""
+        by_claim = any(self.snapshot.gives_parts(ask.resource) for ask, _ in self.units)
+        return self.fit is not None or by_claim
 
     @lazy
     def claimed_milli(self) -> Ints | None:
-        """What claims take of GPUs that are handed out in parts, in thousandths, `[slot, state]`; None if the
-        pod asks nothing of them."""
+        """What claims take of GPUs that are handed out in parts, in thousandths, `[slot, state]`; None if
+        they take nothing of these nodes'."""
         parts = [ask.count * columns.first_milli for ask, columns in self.units if columns.any_first]
         claimed: Ints | None = sum(parts[1:], parts[0]) if parts else None
         return claimed
@@ -320,7 +321,8 @@ class Scoring:
     def left_of_parts(self) -> Floats:
         """The mean part that is left free of the GPUs that give parts, `[state]`; the request asks some."""
         if self.fit is None:
-            assert self.claimed_milli is not None
+            if self.claimed_milli is None:
+                return np.zeros(len(self.snapshot.states))
             given = self.claimed_milli > 0
             left: Floats = (self.after.residual * given).sum(0) / WHOLE / np.maximum(given.sum(0), 1)
             return left

@@ -161,6 +161,11 @@ class Snapshot:
             self._mig_loss[resource] = loss
         return loss
 
+    def gives_parts(self, resource: str) -> bool:
+        """Whether some node of the cluster hands out a part of a GPU that is known by this resource."""
+        columns = [each.units[resource] for each in (self, self.cluster) if resource in each.units]
+        return any(each.any_first for each in columns)
+
     @lazy
     def idle_part(self) -> float:
         """The idle part of the cluster's GPUs, 0 to 1."""

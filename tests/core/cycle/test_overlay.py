@@ -20,11 +20,13 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.nominated import seen_differently
 from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
-from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from tests.core.asked import mig, share, t4
+from tests.core.dra.published import WHOLE
 from tests.core.reported import ONE_G, SHARE, bound, device, node, sliced, wants
+from tests.core.scores.test_claimed_parts_oracle import HELD_GI, infos_of, nodes_of_gpus
 from tests.strategies import RESOURCES, bound_pods, clusters, several_requests, snapshot_of, workloads
 
 SIZING = Sizing(Policy(max_candidates=3), RESOURCES, 10)
@@ -147,6 +149,23 @@ def test_an_overlay_equals_a_table_of_the_same_nodes(
     for request in asked:
         for decision in decided(base, overlay, request):
             assert_same(decision, filter_nodes(request, again, SIZING.policy))
+
+
+@given(st.lists(nodes_of_gpus, min_size=1, max_size=4), st.sampled_from((0, 0, 1)), workloads(), st.data())
+def test_an_overlay_of_shared_gpus_equals_a_table_of_the_same_nodes(
+    nodes: list[list[tuple[tuple[str, int], bool, int]]], gpus: int, workload: Workload, data: DataObject
+) -> None:
+    before, (part,) = infos_of(nodes, "10Gi")
+    held = [[(*each[:2], data.draw(st.sampled_from(HELD_GI))) for each in node] for node in nodes]
+    after, _ = infos_of(held, "10Gi")
+    replaced = data.draw(st.integers(1, len(nodes)))
+    base = snapshot_of(before, workload=workload)
+    overlay, again = laid(base, {info.name: info for info in after[:replaced]})
+    event(f"counted alike: {overlay.counts_alike}")
+    units = (UnitAsk(part, 1, by_claim=True), *([UnitAsk(WHOLE, gpus)] if gpus else []))
+    request = GpuRequest(units=units)
+    for decision in decided(base, overlay, request):
+        assert_same(decision, filter_nodes(request, again, SIZING.policy))
 
 
 FREE = without(CUT, CUT.pods)

@@ -25,8 +25,9 @@ from tests.strategies import snapshot_of, workloads
 
 PRODUCTS = (("NVIDIA H100 80GB HBM3", 80), ("NVIDIA L4", 24))
 # A GPU: its product, whether it is shared, and what a claim holds of it in GiB.
-_gpus = st.tuples(st.sampled_from(PRODUCTS), st.booleans(), st.sampled_from((0, 0, 5, 10, 20, 40, 80)))
-_nodes = st.lists(_gpus, min_size=1, max_size=3)
+HELD_GI = (0, 0, 5, 10, 20, 40, 80)
+_gpus = st.tuples(st.sampled_from(PRODUCTS), st.booleans(), st.sampled_from(HELD_GI))
+nodes_of_gpus = st.lists(_gpus, min_size=1, max_size=3)
 
 
 def _asked(memory: str) -> DeviceAsk:
@@ -61,7 +62,7 @@ def infos_of(
 
 
 @given(
-    st.lists(_nodes, min_size=1, max_size=4),
+    st.lists(nodes_of_gpus, min_size=1, max_size=4),
     st.sampled_from((1, 1, 2)),
     st.sampled_from((0, 0, 1)),
     st.sampled_from(STRATEGIES),
