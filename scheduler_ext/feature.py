@@ -1,8 +1,10 @@
-"""The interface between the kernel and its features. The kernel knows no feature by name:
-`features.installed` has the list, and `main` puts both together."""
+"""The interface between the kernel and its features. The kernel knows no feature by name: it asks `installed`
+for the list."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,15 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class Feature:
-    """One feature. The module that defines it imports nothing else of its room, so that the list is light."""
+    """One feature. The module that defines it imports nothing else of its room, so that the list is light:
+    its parts are named by their modules, which are imported when they are used."""
 
     name: str
     commands: Sequence[Command] = ()
+
+
+@cache
+def installed() -> Sequence[Feature]:
+    """The features of this installation; by the name of the list, because the kernel imports none."""
+    features: Sequence[Feature] = import_module("scheduler_ext.features.installed").FEATURES
+    return features

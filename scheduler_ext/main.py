@@ -10,12 +10,12 @@ from click.shell_completion import ShellComplete
 from scheduler_ext import __version__
 from scheduler_ext.cli.commands import COMMANDS
 from scheduler_ext.cli.group import CONTEXT_SETTINGS, CommandGroup, LazyCommands
-from scheduler_ext.features.installed import FEATURES
+from scheduler_ext.feature import installed
 
 _PLUGIN = "kubectl gpu-placement"
 # kubectl reads one completion a line, then a directive of cobra: complete files too, or not.
 _FILES, _NO_FILES = ":0", ":4"
-_OF_FEATURES = tuple(chain.from_iterable(feature.commands for feature in FEATURES))
+_OF_FEATURES = tuple(chain.from_iterable(feature.commands for feature in installed()))
 
 
 @click.group(
