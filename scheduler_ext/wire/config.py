@@ -24,7 +24,6 @@ from scheduler_ext.core.request.resource_names import (
 )
 from scheduler_ext.core.request.wishes import shown
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
-from scheduler_ext.features.idle.reclaim.reclaim_policy import ReclaimPolicy
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import located
 from scheduler_ext.wire.documents import json_documents
@@ -252,13 +251,6 @@ class Configuration(_Section):
     def idle_after_s(self) -> float:
         """The time without work after which a pod is idle, in seconds."""
         return self.duration_s("idle.after")
-
-    def reclaim_policy(self) -> ReclaimPolicy:
-        """When an idle pod may be warned and evicted."""
-        return ReclaimPolicy(
-            min_age_s=self.duration_s("idle.reclaim.minAge"),
-            warn_for_s=self.duration_s("idle.reclaim.warnFor"),
-        )
 
     def allows_unreported(self) -> bool:
         """Whether nodes without a fresh report take pods by their allocatable."""

@@ -58,7 +58,10 @@ class Planner:
     """Decides by the configuration."""
 
     def __init__(self, config: Configuration) -> None:
-        self._policy: ReclaimPolicy = config.reclaim_policy()
+        self._policy = ReclaimPolicy(
+            min_age_s=config.duration_s("idle.reclaim.minAge"),
+            warn_for_s=config.duration_s("idle.reclaim.warnFor"),
+        )
         self._after_s = config.idle_after_s()
         self._values = config.policy().values
         self._headroom_percent = config.memory.headroom_percent

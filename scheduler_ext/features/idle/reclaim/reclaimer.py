@@ -73,7 +73,7 @@ class Reclaimer(Background):
         super().__init__("reclaim")
         self._active = active
         self._dry = config.idle.reclaim.mode == "dry-run"
-        self._warn_for_s = config.reclaim_policy().warn_for_s
+        self._warn_for_s = config.duration_s("idle.reclaim.warnFor")
         self._calls = ReclaimCalls(transport)
         self._record = ReclaimRecord(transport, namespace, config.idle.reclaim.per_hour)
         self._planner = Planner(config)
