@@ -382,8 +382,7 @@ PARTS: Mapping[str, Part] = {
             ("scheduler_ext.wire.pod.cached_pod", ("DEVICES_PREFIX",)),
             ("scheduler_ext.wire.binding", ("ASSIGNED_ANNOTATION",)),
             ("scheduler_ext.wire.pod_facts", ("RECLAIM_AT_ANNOTATION",)),
-            ("scheduler_ext.wire.planned_annotation", ("PLANNED_ANNOTATION",)),
-            ("scheduler_ext.features.gangs.wire.gang_pod", ("ONLY_NODE",)),
+            ("scheduler_ext.wire.planned_annotation", ("PLANNED_ANNOTATION", "ONLY_NODE")),
         ],
     ),
     "annotations of nodes": partial(

@@ -34,7 +34,6 @@ from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.refusals import Refusals
 from scheduler_ext.features.autoscaling.blind_rejections import BlindRejections
-from scheduler_ext.features.gangs.wire.gang_pod import ONLY_NODE, only_node
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.extender_args import (
     ExtenderArgs,
@@ -44,6 +43,7 @@ from scheduler_ext.wire.extender_args import (
     encode_priorities,
 )
 from scheduler_ext.wire.node_info import with_node
+from scheduler_ext.wire.planned_annotation import ONLY_NODE, only_node
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup, claim_names
 from scheduler_ext.wire.pod.pod_identity import pod_name, pod_priority, pod_uid
 from scheduler_ext.wire.pod.pod_request import pod_request

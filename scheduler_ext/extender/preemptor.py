@@ -22,9 +22,9 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.places import BEHIND_S, Places, likeliest
-from scheduler_ext.features.gangs.wire.gang_pod import ONLY_NODE, only_node
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.extender_args import PreemptionArgs, decode_preemption, encode_victims
+from scheduler_ext.wire.planned_annotation import ONLY_NODE, only_node
 from scheduler_ext.wire.pod.cached_pod import bound_pod
 from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_amounts import other_requests

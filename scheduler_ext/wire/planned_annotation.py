@@ -13,11 +13,14 @@ from msgspec import Struct
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.times import micro_time, seconds, time_text
 
 PLANNED_ANNOTATION = "gpu.scheduler-ext.io/planned"
 """JSON with `node` and `until`: the node that the planner has nominated the pod to
 (docs/features/gangs/nominate.md), and the time until which the place is kept."""
+ONLY_NODE = "gpu.scheduler-ext.io/gang-node"
+"""On members of a gang with a required topology: the node that alone takes the pod; empty: none for now."""
 START_BY = "gpu.scheduler-ext.io/gang-start-by"
 """The condition of a member whose gang was started (status True): its message begins with the time by which
 the whole gang must have started. It goes when all members run. The message of one member also has, as JSON,
@@ -48,6 +51,11 @@ def read_planned(annotations: Mapping[str, str]) -> PlannedPlace | None:
         return None
     until = seconds(written.until)
     return PlannedPlace(written.node, until) if until is not None else None
+
+
+def only_node(pod: kube.Pod) -> str | None:
+    """The node that alone takes a member of a gang, "" for none; None: any."""
+    return strings((pod.metadata or kube.ObjectMeta()).annotations).get(ONLY_NODE)
 
 
 def start_by(pod: kube.Pod) -> float | None:

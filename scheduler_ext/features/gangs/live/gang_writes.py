@@ -29,7 +29,7 @@ from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, Give
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.features.gangs.planning.gang_step import Policy
 from scheduler_ext.features.gangs.planning.waiting_pod import WaitingPod
-from scheduler_ext.features.gangs.wire.gang_pod import ONLY_NODE
+from scheduler_ext.wire.planned_annotation import ONLY_NODE
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from scheduler_ext.core.request.gang_wish import GATE
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.features.gangs.planning.gang import MemberState, Refusal
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.features.idle.reclaim.reclaim_wire import eviction_body
@@ -19,9 +18,6 @@ from scheduler_ext.wire.times import seconds
 
 EVICTED_FOR = "gpu.scheduler-ext.io/evicted-for"
 """An annotation of Evictions: the gang that they are for, as NAMESPACE/NAME."""
-
-ONLY_NODE = f"{ANNOTATION_PREFIX}gang-node"
-"""On members of a gang with a required topology: the node that alone takes the pod; empty: none for now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +127,6 @@ def names_in(pod: GangPod) -> set[tuple[str, str, str]]:
     metadata = pod.named.metadata or kube.ObjectMeta()
     fields = (*strings(metadata.labels).items(), *strings(metadata.annotations).items())
     return {(pod.namespace, key, value) for key, value in fields if key in NAMING}
-
-
-def only_node(pod: kube.Pod) -> str | None:
-    """The node that alone takes a member of a gang, "" for none; None: any."""
-    return strings((pod.metadata or kube.ObjectMeta()).annotations).get(ONLY_NODE)
 
 
 def gate_patch(pod: GangPod) -> list[dict[str, Any]]:
