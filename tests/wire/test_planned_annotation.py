@@ -1,4 +1,4 @@
-"""The annotation and the nomination that a planner writes."""
+"""The place that a planner has written on a pod."""
 
 from __future__ import annotations
 
@@ -8,25 +8,16 @@ import pytest
 
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION, nomination, read_planned
+from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION, planned_text, read_planned
 from scheduler_ext.wire.pod.cached_pod import pending_pod
 from tests.kube_objects import pod
 from tests.wire.decoded_pods import decoded
 
-UNTIL = 1_795_000_000.25
-PLACE = PlannedPlace("n1", UNTIL)
+PLACE = PlannedPlace("n1", 1_795_000_000.25)
 
 
 def test_what_is_written_is_read_again() -> None:
-    body = json.loads(nomination("ml", "p", "uid-p", PLACE))
-    assert body["status"] == {"nominatedNodeName": "n1"}
-    assert read_planned(body["metadata"].pop("annotations")) == PLACE
-    assert body["metadata"] == {"namespace": "ml", "name": "p", "uid": "uid-p"}
-
-
-def test_a_withdrawal_gives_up_both_fields() -> None:
-    body = json.loads(nomination("ml", "p", "uid-p", None))
-    assert (body["status"], body["metadata"]["annotations"]) == ({}, {})
+    assert read_planned({PLANNED_ANNOTATION: planned_text(PLACE)}) == PLACE
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.wire.planned_annotation import START_BY
+from scheduler_ext.features.gangs.wire.nomination import START_BY
 from tests.e2e.cluster.api import JSON_PATCH, MERGE, STRATEGIC, Json, eventually
 from tests.e2e.installation import MANIFESTS
 from tests.e2e.shares.share_cluster import NODE, ShareCluster, container, running_policies

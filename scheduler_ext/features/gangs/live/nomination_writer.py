@@ -17,7 +17,7 @@ from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.features.gangs.planning.outcomes import Outcome
-from scheduler_ext.wire.planned_annotation import FIELD_MANAGER, nomination
+from scheduler_ext.features.gangs.wire.nomination import FIELD_MANAGER, nomination
 
 log = logging.getLogger(__name__)
 

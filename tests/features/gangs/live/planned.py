@@ -17,8 +17,9 @@ from scheduler_ext.extender.extender import Extender
 from scheduler_ext.features.gangs.live.own_writes import OwnWrites
 from scheduler_ext.features.gangs.live.planning import Planning
 from scheduler_ext.features.gangs.planning.plan import Entry, State
+from scheduler_ext.features.gangs.wire.nomination import START_BY
 from scheduler_ext.wire.config import Configuration, GangsSection, NominateSection
-from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION, START_BY
+from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION
 from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_requests import Request, writes

@@ -18,9 +18,9 @@ from scheduler_ext.features.gangs.wire.gang_pod import (
     gate_patch,
     reduced,
 )
+from scheduler_ext.features.gangs.wire.nomination import START_BY, nomination
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import gang_wish, names_gang
-from scheduler_ext.wire.planned_annotation import START_BY, nomination
 from tests.kube_objects import Json
 from tests.kube_objects import pod as pod_object
 from tests.wire.decoded_pods import decoded
