@@ -1,13 +1,12 @@
-"""Evictions through the Eviction API, which keeps PodDisruptionBudgets."""
+"""Evicts one pod after the other, and waits while a budget refuses it."""
 
 import time
 
 from scheduler_ext.cluster.api_paths import pod_path
 from scheduler_ext.cluster.client.transport import JSON, RefusedError, Transport, is_transient
+from scheduler_ext.cluster.evictions import eviction_body, is_held_by_budget
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.features.idle.reclaim.reclaim_calls import is_held_by_budget
-from scheduler_ext.features.idle.reclaim.reclaim_wire import eviction_body
 
 _TOO_MANY = 429
 _CONFLICT = 409

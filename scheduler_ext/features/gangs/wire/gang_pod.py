@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
+from scheduler_ext.cluster.evictions import eviction_body
 from scheduler_ext.core.request.gang_wish import GATE
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.planning.gang import MemberState, Refusal
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.features.gangs.wire.nomination import remembered, start_by
-from scheduler_ext.features.idle.reclaim.reclaim_wire import eviction_body
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import NAMING, READ, gates
 from scheduler_ext.wire.kube import strings

@@ -5,17 +5,16 @@ from typing import NamedTuple
 
 from scheduler_ext.cluster.api_paths import NAMESPACES, pod_path
 from scheduler_ext.cluster.client.transport import JSON, MERGE, RefusedError, Transport
+from scheduler_ext.cluster.evictions import eviction_body
 from scheduler_ext.cluster.reflector import PAGE
 from scheduler_ext.features.idle.reclaim.reclaim_policy import RECLAIM_LABEL
-from scheduler_ext.features.idle.reclaim.reclaim_wire import eviction_body, warning_patch
+from scheduler_ext.features.idle.reclaim.reclaim_wire import warning_patch
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.binding import read_pod
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.watching import Decoder
 
 _CALL_S = 5.0
-# Of a pod with several budgets, which no eviction respects (eviction.go): nothing happened.
-_SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 
 class FoundPod(NamedTuple):
@@ -25,11 +24,6 @@ class FoundPod(NamedTuple):
     uid: str
     version: str
     now: float
-
-
-def is_held_by_budget(error: RefusedError) -> bool:
-    """Whether a budget refuses an eviction for now; the server answers in the same way when it is busy."""
-    return error.status == HTTPStatus.TOO_MANY_REQUESTS or _SEVERAL_BUDGETS in str(error)
 
 
 class ReclaimCalls:

@@ -1,4 +1,4 @@
-"""Bodies of requests about reclaim: the warning on a pod, its eviction, and the record of evictions."""
+"""Bodies of requests about reclaim: the warning on a pod, and the record of evictions."""
 
 import json
 from typing import Any
@@ -16,17 +16,6 @@ def warning_patch(uid: str, version: str, evict_at: float | None) -> dict[str, A
     at = time_text(evict_at) if evict_at is not None else None
     metadata = {"uid": uid, "resourceVersion": version, "annotations": {RECLAIM_AT_ANNOTATION: at}}
     return {"metadata": metadata}
-
-
-def eviction_body(namespace: str, name: str, uid: str, version: str | None = None) -> dict[str, Any]:
-    """The Eviction of a pod, if it is still at this version, or at any (None)."""
-    still = {"uid": uid} if version is None else {"uid": uid, "resourceVersion": version}
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"namespace": namespace, "name": name},
-        "deleteOptions": {"preconditions": still},
-    }
 
 
 def recorded_evictions(lease: dict[str, Any]) -> dict[str, float]:

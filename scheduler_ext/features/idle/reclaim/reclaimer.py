@@ -17,9 +17,10 @@ from typing import Any
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import RefusedError, Transport, is_transient
+from scheduler_ext.cluster.evictions import is_held_by_budget
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.counters import Counter
-from scheduler_ext.features.idle.reclaim.reclaim_calls import FoundPod, ReclaimCalls, is_held_by_budget
+from scheduler_ext.features.idle.reclaim.reclaim_calls import FoundPod, ReclaimCalls
 from scheduler_ext.features.idle.reclaim.reclaim_events import (
     cancelled_event,
     dry_run_event,
