@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from scheduler_ext.sim.cluster.simulation import simulate
 from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.whatif.whatif import Asker, WhatIf, read_asker
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.cached_pod import DEVICES_PREFIX
+from scheduler_ext.wire.pod.pod_identity import pod_uid
 from scheduler_ext.wire.times import micro_time
 
 Json = dict[str, Any]
@@ -32,25 +33,27 @@ def with_pods(
     decoded `manifests`."""
     objects: list[Json] = [each for each in yaml.safe_load_all(inventory) if each]
     reports = {each["metadata"]["name"]: each["status"] for each in objects if each["kind"] == "GPUNode"}
-    items = simulate(pods, state, Configuration())["items"]
+    config = Configuration()
+    cluster, resources = WhatIf(state, config), config.resource_names()
     running = 0
-    for manifest, item in zip(manifests, items, strict=True):
+    for manifest, asking in zip(manifests, pods, strict=True):
         pod: Json = json.loads(json.dumps({"apiVersion": "v1", "kind": "Pod", **manifest}))
         pod["metadata"]["creationTimestamp"] = micro_time(now)
-        node = item["node"]
-        if node is not None:
+        asker = read_asker(asking, pod_uid(asking), resources, state.claims)
+        # A pod that cannot be read waits, too.
+        if isinstance(asker, Asker) and (node := cluster.best(asker)) is not None:
             running += 1
             pod["spec"]["nodeName"] = node
             pod["status"] = {"phase": "Running"}
             annotations = pod["metadata"].setdefault("annotations", {})
-            for each in item["devices"]:
+            for each in cluster.bind(asker, node):
                 if each["uuid"] is not None:
                     annotations[DEVICES_PREFIX + each["container"]] = each["uuid"]
                 elif node in reports:
                     _hold(reports[node], each["profile"], pod["metadata"])
         objects.append(pod)
     listed = {"apiVersion": "v1", "kind": "List", "items": objects}
-    return Placed(json.dumps(listed).encode(), running, len(items) - running)
+    return Placed(json.dumps(listed).encode(), running, len(pods) - running)
 
 
 def _hold(status: Json, profile: str | None, metadata: Json) -> None:

@@ -19,7 +19,8 @@ from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.placed import with_pod
 from scheduler_ext.core.preemption.dry_run import DryRun, without
 from scheduler_ext.core.request.quantity import QuantityError
-from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import Table
 from scheduler_ext.explain.explain import allocation
@@ -32,7 +33,10 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.cached_pod import bound_pod
 from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_amounts import pod_amounts
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 from scheduler_ext.wire.pod.pod_identity import pod_name, pod_uid
+from scheduler_ext.wire.pod.pod_needs import pod_needs
+from scheduler_ext.wire.pod.pod_request import pod_request
 
 # So few nodes are compared with kube-scheduler's own filters one by one. The verdicts of more are kept for
 # the next pod with equal needs.
@@ -47,6 +51,16 @@ class Asker:
     uid: str
     request: GpuRequest
     needs: PodNeeds
+
+
+def read_asker(pod: kube.Pod, uid: str, resources: ResourceNames, claims: ClaimLookup | None) -> Asker | str:
+    """The pod as one that looks for a node under this uid, or why it cannot be read."""
+    try:
+        request = pod_request(pod, resources, claims)
+        needs = pod_needs(pod, claims)
+    except QuantityError as error:
+        return str(error)
+    return request.message if isinstance(request, InvalidRequest) else Asker(pod, uid, request, needs)
 
 
 @dataclass(frozen=True, slots=True)

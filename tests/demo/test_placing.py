@@ -9,7 +9,6 @@ import pytest
 
 from scheduler_ext.cli.demo import raw_pods
 from scheduler_ext.demo.placing import Placed, with_pods
-from scheduler_ext.sim.cluster.simulation import simulate
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
@@ -33,18 +32,24 @@ def placed() -> Placed:
 
 
 def test_pods_that_fit_run_and_the_others_wait(placed: Placed) -> None:
-    _, before = read(SAMPLE.read_bytes())
     objects, after = read(placed.inventory)
-    expected = {
-        item["pod"].partition("/")[2]: item["node"]
-        for item in simulate(read_pods(TEXT), before, CONFIG)["items"]
-    }
     nodes = {pod.metadata.name: pod.spec.node_name for pod in objects.pods if pod.metadata and pod.spec}
-    assert {name: nodes[name] for name in expected} == expected
-    assert (placed.running, placed.waiting) == (10, 5)
-    assert {each.pod.name for each in after.pending} == {
-        name for name, node in expected.items() if node is None
+    expected = {
+        "one-gpu": "t4-01",
+        "train-8": "h100-02",
+        "a100-else-h100": "a100-01",
+        "big-and-new": "h100-01",
+        "urgent": "t4-01",
+        "batch": "a100-40-01",
+        "mig-small": "mig-a100-01",
+        "mig-half-rtx": "mig-rtx-01",
+        "share-8g": "share-l4-01",
+        "two-shares": "share-l4-02",
     }
+    waiting = {"three-a100", "t4-new-cuda", "mig-two-large", "share-40g", "unit-forgotten"}
+    assert {name: nodes[name] for name in (*expected, *waiting)} == expected | dict.fromkeys(waiting)
+    assert (placed.running, placed.waiting) == (len(expected), len(waiting))
+    assert {each.pod.name for each in after.pending} == waiting
 
 
 def test_the_gpus_of_each_pod_are_known(placed: Placed) -> None:

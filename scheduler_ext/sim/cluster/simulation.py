@@ -11,21 +11,18 @@ from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.core.request.gang_wish import GangWish, InvalidGang
-from scheduler_ext.core.request.quantity import QuantityError
-from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.features.gangs.simulation.placed_together import GangsOfCluster, Missed, wishes_of
 from scheduler_ext.sim.cluster.eviction import find_eviction
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of
+from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of, read_asker
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import GANG_GATE, gang_wish
 from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup, claim_names
 from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_name, pod_priority, pod_uid
-from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
-from scheduler_ext.wire.pod.pod_request import pod_request
+from scheduler_ext.wire.pod.pod_needs import not_modelled
 
 Json = dict[str, Any]
 
@@ -179,17 +176,10 @@ class _Run:
 
     def _asker(self, pod: kube.Pod) -> Asker | str:
         """The pod that looks for a node, or the reason why it cannot be read."""
-        try:
-            request = pod_request(pod, self._resources, self._claims)
-            needs = pod_needs(pod, self._claims)
-        except QuantityError as error:
-            return str(error)
-        if isinstance(request, InvalidRequest):
-            return request.message
         uid = pod_uid(pod)
         # Copies of a manifest have one uid; here each is a pod of its own.
         name = uid if uid and self._uids[uid] == 1 else pod_name(pod)
-        return Asker(pod, name, request, needs)
+        return read_asker(pod, name, self._resources, self._claims)
 
 
 def _not_modelled(pod: kube.Pod, claims: ClaimLookup | None) -> list[str]:
