@@ -9,7 +9,7 @@ from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import API_VERSION
-from scheduler_ext.features.page.history import fragmentation_by_node
+from scheduler_ext.views.fragmentation import fragmentation_by_node
 from scheduler_ext.views.node_usage import PerNode
 from scheduler_ext.views.node_value import node_value
 from scheduler_ext.views.value_account import (

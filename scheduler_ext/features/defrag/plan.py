@@ -20,8 +20,8 @@ from scheduler_ext.features.defrag.movable import Rules, movable_pods
 from scheduler_ext.features.defrag.moves import Effort, Move, Stuck
 from scheduler_ext.features.defrag.moving_cluster import MovingCluster
 from scheduler_ext.features.defrag.search import Search
-from scheduler_ext.features.page.history import fragmentation
 from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.views.fragmentation import fragmentation
 from scheduler_ext.whatif.whatif import Asker
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration

@@ -18,10 +18,11 @@ from scheduler_ext.explain.recorded import decision_row
 from scheduler_ext.explain.waiting import MOST_LINES, still_waiting
 from scheduler_ext.extender.record import Record
 from scheduler_ext.features.idle.idle_pods import IdleNodes
-from scheduler_ext.features.page.history import EVERY_S, History, fragmentation, sample
+from scheduler_ext.features.page.history import EVERY_S, History, sample
 from scheduler_ext.features.page.late_reports import late_reports
 from scheduler_ext.features.page.overview import OverviewRows
 from scheduler_ext.sources.source_status import Problem, Source
+from scheduler_ext.views.fragmentation import fragmentation
 from scheduler_ext.wire.extender_args import encode_json
 
 log = logging.getLogger(__name__)

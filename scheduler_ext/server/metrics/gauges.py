@@ -18,9 +18,9 @@ from scheduler_ext.core.node.promisable import drift_mib
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.waiting import LongWait
-from scheduler_ext.features.page.history import fragmentation_by_model
 from scheduler_ext.server.metrics.namespaces import OTHERS, named
 from scheduler_ext.sources.source_status import SourceStatus, Watched
+from scheduler_ext.views.fragmentation import fragmentation_by_model
 from scheduler_ext.views.node_usage import STATES, PerNode, pod_usage
 
 Family = GaugeMetricFamily | CounterMetricFamily

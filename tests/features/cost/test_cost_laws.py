@@ -14,7 +14,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.cost.cost_report import Ledgers
-from scheduler_ext.features.page.history import fragmentation_by_node
+from scheduler_ext.views.fragmentation import fragmentation_by_node
 from scheduler_ext.views.node_usage import node_usage
 from scheduler_ext.views.value_account import Ledger, all_of
 from scheduler_ext.wire.config import Configuration, CostSection

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.features.page.history import History, Sample, fragmentation, sample
+from scheduler_ext.features.page.history import History, Sample, sample
 from tests.kube_objects import Json, gpu, gpu_node, holder
 from tests.strategies import clusters, snapshot_of
-from tests.views.seen import info_of, seen
+from tests.views.seen import seen
 
 HELD = gpu(0, holders=[holder("p")])
 SICK = gpu(1, health={"state": "Unhealthy", "reason": "XID 79"})
@@ -44,23 +42,6 @@ def test_parts_never_exceed_the_whole(infos: tuple[NodeInfo, ...]) -> None:
     assert 0 <= found.healthy <= found.gpus
     assert 0 <= found.held <= found.healthy + 0.01
     assert 0 <= found.unusable <= found.unallocated + 0.01
-
-
-SLICED = {"strategy": "time-slicing", "replicas": 4}
-
-
-@pytest.mark.parametrize(
-    ("node", "freshness", "gpus"),
-    [
-        pytest.param(gpu_node("n", [gpu(1), HELD]), "Fresh", 1, id="free GPUs are, and held ones are not"),
-        pytest.param(gpu_node("n", [SICK]), "Fresh", 0, id="sick ones are not"),
-        pytest.param(gpu_node("n", [gpu(0)]), "Missing", 0, id="nor those of a missing node"),
-        pytest.param(gpu_node("n", [gpu(0)], sharing=SLICED), "Fresh", 0, id="replicas are no GPUs to sum"),
-    ],
-)
-def test_unallocated_gpus(node: Json, freshness: str, gpus: float) -> None:
-    found, _ = fragmentation(snapshot_of([replace(info_of(node), freshness=freshness)]))
-    assert found == pytest.approx(gpus)
 
 
 def moment(number: int) -> Sample:
