@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scheduler_ext.core.gpu.readings import Readings
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods
+
+ALSO_IDLE = "also those of pods that compute on others, are being deleted or are unknown"
+"""What the idle value of GPUs counts beside that of idle pods."""
 
 
 class Kind(NamedTuple):
@@ -96,6 +101,16 @@ def held_of(
         here.idle += part.value if idle else 0.0
         here.unmeasured += part.value if idle is None else 0.0
     return sums
+
+
+def new_pods(info: NodeInfo, facts: FactsOfPods, now: float, after_s: float) -> frozenset[str]:
+    """The uids of the pods that run for less than `after_s`, or are not known to run."""
+
+    def is_new(pod: BoundPod) -> bool:
+        since = facts.get(pod.uid, NO_FACTS).running_since
+        return since is None or now - since < after_s
+
+    return frozenset(pod.uid for pod in info.pods if is_new(pod))
 
 
 @dataclass(frozen=True, slots=True)

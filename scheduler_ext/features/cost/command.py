@@ -9,7 +9,7 @@ from scheduler_ext.cli.inputs import Source, source_options
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show
 from scheduler_ext.features.cost.cost_report import cost_report
-from scheduler_ext.features.idle.idle_pods import ALSO_IDLE
+from scheduler_ext.views.value_account import ALSO_IDLE
 from scheduler_ext.wire.config import Configuration
 
 

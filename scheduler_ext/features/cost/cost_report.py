@@ -5,8 +5,7 @@ from typing import Any
 
 from scheduler_ext.core.gpu.readings import NodeReadings, Readings
 from scheduler_ext.core.gpu.value_table import DIGITS
-from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods
+from scheduler_ext.core.node.pod_facts import FactsOfPods
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.views.fragmentation import fragmentation_by_node
@@ -21,6 +20,7 @@ from scheduler_ext.views.value_account import (
     all_of,
     held_of,
     ledger,
+    new_pods,
 )
 from scheduler_ext.wire.config import Configuration
 
@@ -64,16 +64,6 @@ class Ledgers:
             unallocated, unusable = lost.get(name, (0.0, 0.0))
             yield value, before[3], unusable / unallocated if unallocated else 0.0
         self._held = known
-
-
-def new_pods(info: NodeInfo, facts: FactsOfPods, now: float, after_s: float) -> frozenset[str]:
-    """The uids of the pods that run for less than `after_s`, or are not known to run."""
-
-    def is_new(pod: BoundPod) -> bool:
-        since = facts.get(pod.uid, NO_FACTS).running_since
-        return since is None or now - since < after_s
-
-    return frozenset(pod.uid for pod in info.pods if is_new(pod))
 
 
 def cost_report(

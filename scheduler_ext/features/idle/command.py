@@ -9,7 +9,8 @@ from scheduler_ext.cli.inputs import Source, source_options
 from scheduler_ext.cli.options import output_option, some_namespace_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
 from scheduler_ext.core.gpu.value_table import DIGITS
-from scheduler_ext.features.idle.idle_pods import ALSO_IDLE, idle_pod_list
+from scheduler_ext.features.idle.idle_pods import idle_pod_list
+from scheduler_ext.views.value_account import ALSO_IDLE
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import span_text
 

@@ -10,16 +10,12 @@ from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods, PodFacts
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import API_VERSION
-from scheduler_ext.features.cost.cost_report import new_pods
 from scheduler_ext.features.idle.idle import NOT_IDLE, HeldPart, Idleness, IdlePod, idleness
 from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.views.node_value import node_value, pod_values
-from scheduler_ext.views.value_account import held_of
+from scheduler_ext.views.value_account import held_of, new_pods
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import time_text
-
-ALSO_IDLE = "also those of pods that compute on others, are being deleted or are unknown"
-"""What the idle value of GPUs counts beside that of idle pods."""
 
 
 def idle_pod_list(
@@ -31,7 +27,7 @@ def idle_pod_list(
     namespace: str | None = None,
 ) -> dict[str, Any]:
     """The IdlePodList of these nodes at a wall time, of one namespace or of all (None): the pod that wastes
-    the most value per hour first, and sums by namespace. Values are those of cost_report. `idleGpuValue` is
+    the most value per hour first, and sums by namespace. Values are those of value_account. `idleGpuValue` is
     the value per hour of all GPUs and parts that compute nothing, as `idle` there: ALSO_IDLE."""
     sizing, after_s = config.sizing(), config.idle_after_s()
     items: list[dict[str, Any]] = []
