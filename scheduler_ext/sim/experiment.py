@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.cycle.policy import Policy as Knobs
-from scheduler_ext.features.gangs.simulation.jobs import GangSettings
 from scheduler_ext.sim.arrivals import constrained, prioritised, with_spot
 from scheduler_ext.sim.custom_policy import CustomPolicy
 from scheduler_ext.sim.placement_policy import Target
@@ -30,8 +29,7 @@ class Experiment:
     arrived demand (inflation) or offered load (churn) over capacity; `target` as in Expectation.
     `constrain_percent` of the GPU pods are restricted to models. `priorities` is "pods", "none", "qos" or
     "drawn", for spot nodes, and for preemption in churn. Churn lasts `warm_up` and then `measured` mean
-    lifetimes. `knobs` are the weights, the strategy and the values of models of the default policy. In churn
-    with `gangs`, jobs arrive one at a time and wait until they fit."""
+    lifetimes. `knobs` are the weights, the strategy and the values of models of the default policy."""
 
     trace: str
     nodes: tuple[NodeShape, ...]
@@ -47,7 +45,6 @@ class Experiment:
     measured: float = 5.0
     custom: CustomPolicy | None = None
     knobs: Knobs = field(default_factory=Knobs)
-    gangs: GangSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +148,17 @@ class Simulation:
         else:
             self._rejected[kind.request_class] += kind.demand_milli
 
+    def sampled(self) -> dict[str, Any]:
+        """The fields of a Run about a sample of the nodes; none without one."""
+        if self._experiment.settings.sampled_percent == 100:
+            return {}
+        return {
+            "waiting_milli": self.waiting_milli,
+            "false_refusals": self.scheduler.false_refusals,
+            "tries_per_pod": len(self.scheduler.latencies_s) / max(self._pods, 1),
+            "most_tries": self._most_tries,
+        }
+
     def outcome(
         self,
         allocation_curve: Mapping[int, float] | None = None,
@@ -159,20 +167,12 @@ class Simulation:
     ) -> Outcome:
         """The outcome at the end; `measured` are the fields of a Run that a protocol adds."""
         latencies = np.array(self.scheduler.latencies_s)
-        waiting_milli = self.waiting_milli
-        if self._experiment.settings.sampled_percent < 100 and self._experiment.gangs is None:
-            measured |= {
-                "waiting_milli": waiting_milli,
-                "false_refusals": self.scheduler.false_refusals,
-                "tries_per_pod": len(latencies) / max(self._pods, 1),
-                "most_tries": self._most_tries,
-            }
         run = Run(
             trace=self._experiment.trace,
             policy=self._experiment.policy,
             ties=self.scheduler.ties,
             seed=self._experiment.seed,
-            arrived_milli=self.arrived_milli + waiting_milli,
+            arrived_milli=self.arrived_milli + self.waiting_milli,
             allocated_milli=self._allocated_milli,
             rejected_milli=sum(self._rejected.values()),
             rejected_by_class=dict(sorted(self._rejected.items())),

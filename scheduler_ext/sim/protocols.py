@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
-from scheduler_ext.features.gangs.simulation.gang_churn import run_gang_churn
 from scheduler_ext.sim.arrivals import asked_milli, inflated
 from scheduler_ext.sim.experiment import Arrival, Decided, Experiment, Outcome, Simulation, at_load
 from scheduler_ext.sim.policies.fgd import TARGET_PART, Fragmentation
@@ -61,6 +60,7 @@ def run_inflation(experiment: Experiment) -> Outcome:
         whole_nodes_free=float(world.whole_nodes),
         allocated_value_per_hour=world.allocated_value,
         fragmentation_percent_at_90=at_90,
+        **simulation.sampled(),
     )
 
 
@@ -70,9 +70,7 @@ def run_churn(experiment: Experiment) -> Outcome:
     rate times the mean demand over the capacity. A pod that fits on no node leaves at once, unless it may
     evict others; one that fits, but on no examined node, waits, and its lifetime begins later. For a seed,
     the same pods arrive at the same times with the same lifetimes, whatever the policy: margins are paired.
-    With gangs, pods wait instead. Raises SimulationError for impossible settings."""
-    if experiment.gangs is not None:
-        return run_gang_churn(experiment, experiment.gangs)
+    Raises SimulationError for impossible settings."""
     churn = _Churn(experiment)
     random, end = churn.simulation.random, experiment.warm_up + experiment.measured
     now = random.exponential(churn.gap)
@@ -164,6 +162,7 @@ class _Churn:
             whole_nodes_free=self._area_whole / self._experiment.measured,
             allocated_value_per_hour=self._area_value / self._experiment.measured,
             evicted_milli=self._evicted_milli if evicts else None,
+            **self.simulation.sampled(),
         )
 
 

@@ -12,4 +12,5 @@ GANGS = Feature(
             plugin=True,
         ),
     ),
+    simulation="scheduler_ext.features.gangs.simulation.extension",
 )

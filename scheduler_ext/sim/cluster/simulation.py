@@ -10,17 +10,17 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.intree import NO_NODES
-from scheduler_ext.core.request.gang_wish import GangWish, InvalidGang
+from scheduler_ext.core.request.gang_wish import GangKey, GangWish, InvalidGang
 from scheduler_ext.explain.explain import API_VERSION
-from scheduler_ext.features.gangs.simulation.placed_together import GangsOfCluster, Missed, wishes_of
 from scheduler_ext.sim.cluster.eviction import find_eviction
+from scheduler_ext.sim.extension import GangPlaces, Missed, extensions
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of, read_asker
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import GANG_GATE, gang_wish
 from scheduler_ext.wire.objects import Objects
-from scheduler_ext.wire.pod.pod_claims import ClaimLookup, claim_names
+from scheduler_ext.wire.pod.pod_claims import claim_names
 from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_name, pod_priority, pod_uid
 from scheduler_ext.wire.pod.pod_needs import not_modelled
 
@@ -37,9 +37,9 @@ def by_priority(pods: Sequence[kube.Pod]) -> list[kube.Pod]:
 def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuration) -> Json:
     """The Simulation of these pods on a cluster, in their order, as plain JSON values. Each is bound before
     the next is placed, evicting others if kube-scheduler would; a pod that cannot be read becomes an item
-    with the reason. The pods of a gang are placed together when the last of them comes, or none is. Raises
-    SimulationError for a pod that the cluster already runs, InventoryError for an object of the cluster,
-    naming it and its field."""
+    with the reason. The pods of a gang are placed together when the last of them comes, or none is, if a
+    feature does that. Raises SimulationError for a pod that the cluster already runs, InventoryError for an
+    object of the cluster, naming it and its field."""
     cluster = WhatIf(state, config)
     refuse_running(pods, state.objects)
     run = _Run(cluster, state, config, pods)
@@ -75,14 +75,20 @@ class _Run:
         self._resources = config.resource_names()
         self._empty_victims = config.preemption.empty_victims
         self._pods = pods
-        self._gangs = GangsOfCluster(cluster, state.objects)
+        self._gangs: GangPlaces | None = next(
+            (each.gangs(cluster, state.objects) for each in extensions()), None
+        )
         taken = {uid for here in cluster.residents.values() for uid in here}
         self._uids = Counter([*taken, *(pod_uid(pod) for pod in pods)])
 
     def items(self) -> list[Json]:
         """The outcome of each pod."""
         found: dict[int, Json] = {}
-        gangs = {positions[-1]: positions for positions in wishes_of(self._pods).values()}
+        positions_of: dict[GangKey, list[int]] = {}
+        for position, pod in enumerate(self._pods):
+            if isinstance(wish := self._wish(pod), GangWish):
+                positions_of.setdefault(wish.key, []).append(position)
+        gangs = {positions[-1]: positions for positions in positions_of.values()}
         members = {position for positions in gangs.values() for position in positions}
         for position, pod in enumerate(self._pods):
             if position in gangs:
@@ -97,7 +103,7 @@ class _Run:
         members: dict[int, tuple[GangWish, Asker]] = {}
         for position in positions:
             pod = self._pods[position]
-            wish, asker = gang_wish(pod), self._asker(pod)
+            wish, asker = self._wish(pod), self._asker(pod)
             if isinstance(wish, GangWish):
                 if isinstance(asker, Asker):
                     members[position] = wish, asker
@@ -107,6 +113,7 @@ class _Run:
             broken = next(pod_name(self._pods[each]) for each in positions if each not in members)
             missed = {"message": f"the pod {broken} of its gang has an invalid request"}
             return {each: item | (missed if each in members else {}) for each, item in items.items()}
+        assert self._gangs is not None
         found = self._gangs.place(list(members.values()))
         if isinstance(found, Missed):
             refused = {position: found.refused.get(each.uid) or {} for position, (_, each) in members.items()}
@@ -122,9 +129,10 @@ class _Run:
 
     def _item(self, pod: kube.Pod) -> Json:
         ended = [_ENDED] if is_finished(pod) or is_terminating(pod) else []
+        gate = None if self._gangs is None else GANG_GATE
         return {
             "pod": pod_name(pod),
-            "gang": wish.key.name if isinstance(wish := gang_wish(pod), GangWish) else None,
+            "gang": wish.key.name if isinstance(wish := self._wish(pod), GangWish) else None,
             "node": None,
             "devices": [],
             "valuePerHour": None,
@@ -133,14 +141,16 @@ class _Run:
             "nearestNode": None,
             "victims": [],
             "message": None,
-            "notModelled": [*_not_modelled(pod, self._claims), *ended],
+            "notModelled": [
+                *(each for each in not_modelled(pod, self._claims) if each != gate),
+                *ended,
+            ],
         }
 
     def _next(self, pod: kube.Pod) -> Json:
         """Where a pod goes, or why nowhere."""
         item = self._item(pod)
-        wish = gang_wish(pod)
-        if isinstance(wish, InvalidGang):
+        if isinstance(wish := self._wish(pod), InvalidGang):
             return item | {"reason": INVALID_REQUEST.text, "message": wish.message}
         asker = self._asker(pod)
         if isinstance(asker, str):
@@ -174,14 +184,13 @@ class _Run:
                 # Which devices they are is on the node.
                 self._claims.update_claim(replace(claim, devices=(), node=node))
 
+    def _wish(self, pod: kube.Pod) -> GangWish | InvalidGang | None:
+        """The gang of a pod, if the pods of gangs are placed together."""
+        return None if self._gangs is None else gang_wish(pod)
+
     def _asker(self, pod: kube.Pod) -> Asker | str:
         """The pod that looks for a node, or the reason why it cannot be read."""
         uid = pod_uid(pod)
         # Copies of a manifest have one uid; here each is a pod of its own.
         name = uid if uid and self._uids[uid] == 1 else pod_name(pod)
         return read_asker(pod, name, self._resources, self._claims)
-
-
-def _not_modelled(pod: kube.Pod, claims: ClaimLookup | None) -> list[str]:
-    """As for explain, except for the gate of gangs."""
-    return [each for each in not_modelled(pod, claims) if each != GANG_GATE]

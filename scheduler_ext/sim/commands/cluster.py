@@ -25,15 +25,20 @@ from scheduler_ext.sim.cluster.simulation import simulate as simulate_pods
 from scheduler_ext.sim.commands.comparison import comparison, print_comparison
 from scheduler_ext.sim.commands.options import placement_policy_option, policies_of
 from scheduler_ext.sim.commands.results import check_file, write_text
+from scheduler_ext.sim.extension import extensions
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.manifests import every_pod
 from scheduler_ext.wire.pod.pod_identity import pod_name
 
 _SHOWN_NOTES = 5
+_HELP = """Place pods on a cluster, one after the other.
+
+Each pod goes to the node that kube-scheduler and the extender would choose{}. Exit 0 if all pods fit, 3 if
+any pod does not. With --policy, a table compares the policies on a simplified cluster."""
 
 
-@click.command()
+@click.command(help=_HELP.format("".join(each.cluster_help for each in extensions())))
 @source_options(
     "--cluster",
     click.option(
@@ -73,12 +78,6 @@ def cluster(
     output: str,
     out: Path | None,
 ) -> None:
-    """Place pods on a cluster, one after the other.
-
-    Each pod goes to the node that kube-scheduler and the extender would choose, the pods of a gang together
-    or not at all. Exit 0 if all pods fit, 3 if any pod does not. With --policy, a table compares the policies
-    on a simplified cluster.
-    """
     check_file("--out", out)
     compared = None if tuple(policies) == (Default.name,) else policies_of(policies)
     manifests = read_pod_list(pods_file, source.namespace(namespace), only=namespace is not None)

@@ -8,8 +8,7 @@ import click
 from click.core import ParameterSource
 
 from scheduler_ext.cli.files import read_config
-from scheduler_ext.cli.options import FILE, config_option_with
-from scheduler_ext.features.gangs.simulation.options import GangOptions, gang_options
+from scheduler_ext.cli.options import FILE, config_option_with, together
 from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.commands.options import (
     INTREE_WEIGHT,
@@ -24,13 +23,21 @@ from scheduler_ext.sim.commands.options import (
 from scheduler_ext.sim.commands.results import check_plots
 from scheduler_ext.sim.commands.trace_inputs import TraceInputs, trace_input_options
 from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.extension import TraceOptions, extensions
 from scheduler_ext.sim.placement_policy import PUBLISHED_TIES
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.protocols import PROTOCOLS
 from scheduler_ext.sim.scheduler import NODE_ORDERS, TIES, Settings
 
+_EXTENSIONS = extensions()
+_HELP = """Compare placement policies on a trace of pods.
 
-@click.command()
+Reports the part of the GPUs that each policy allocates.
+
+Inflation: pods arrive and stay until requests exceed the GPUs. Churn: pods arrive and leave at random."""
+
+
+@click.command(help="".join([_HELP, *(each.trace_help for each in _EXTENSIONS)]))
 @trace_input_options
 @click.option(
     "--protocol",
@@ -106,7 +113,7 @@ from scheduler_ext.sim.scheduler import NODE_ORDERS, TIES, Settings
     default=5.0,
     help="Measured time of churn in mean lifetimes, after a warm-up of three.",
 )
-@gang_options
+@together(*(each.trace_options for each in _EXTENSIONS))
 @report_options
 @click.option(
     "--png",
@@ -116,6 +123,7 @@ from scheduler_ext.sim.scheduler import NODE_ORDERS, TIES, Settings
 @click.pass_context
 def trace(
     ctx: click.Context,
+    /,
     inputs: TraceInputs,
     protocol: str,
     load: float,
@@ -132,20 +140,14 @@ def trace(
     constrain: float,
     priorities: str,
     lifetimes: float,
-    gangs: GangOptions,
     sweep: Sweep,
     png: Path | None,
+    **added: TraceOptions,
 ) -> None:
-    """Compare placement policies on a trace of pods.
-
-    Reports the part of the GPUs that each policy allocates.
-
-    Inflation: pods arrive and stay until requests exceed the GPUs. Churn: pods arrive and leave at random.
-    With --gangs, jobs of one or more pods wait until they fit.
-    """
     inputs.check(ctx)
     _check(ctx, protocol, priorities, sample)
-    gangs.check(ctx, protocol, load)
+    for each in added.values():
+        each.check(ctx, protocol, load)
     config = read_config(config_file)
     chosen = policies_of(policies)
     sweep.check()
@@ -159,9 +161,10 @@ def trace(
         affinity=affinity,
         intree=dict(intree),
     )
+    runs = [run for each in added.values() for run in each.runs()] or [PROTOCOLS[protocol]]
     tasks = [
         partial(
-            PROTOCOLS[protocol],
+            run,
             Experiment(
                 trace=name,
                 nodes=shapes,
@@ -176,12 +179,11 @@ def trace(
                 measured=lifetimes,
                 custom=custom,
                 knobs=config.policy(),
-                gangs=of_gangs,
             ),
         )
         for name, trace_pods in traces.items()
         for policy, custom in chosen.items()
-        for of_gangs in gangs.settings()
+        for run in runs
         for seed in seeds
     ]
     outcomes = sweep.results(tasks)

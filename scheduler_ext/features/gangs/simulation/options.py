@@ -1,16 +1,19 @@
 """The options of `simulate trace` for gangs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import click
 from click.core import ParameterSource
 
 from scheduler_ext.cli.options import Parsed, bundled
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.features.gangs.simulation.gang_churn import run_gang_churn
 from scheduler_ext.features.gangs.simulation.jobs import STARTS, GangSettings
 from scheduler_ext.sim.commands.options import FiniteFloat, names_of
+from scheduler_ext.sim.experiment import Experiment, Outcome
 
 _TRACE = "trace"
 
@@ -40,12 +43,18 @@ class GangOptions:
                 "give a load below 1, such as 0.9"
             )
 
-    def settings(self) -> Sequence[GangSettings | None]:
-        """The runs for a policy and a seed; None: one without gangs."""
+    def runs(self) -> Sequence[Callable[[Experiment], Outcome]]:
+        """A run of churn with gangs for each start; none without gangs."""
         if self.part is None:
-            return (None,)
+            return ()
         percent = None if isinstance(self.part, str) else self.part
-        return [GangSettings(percent=percent, start=start, patience=self.patience) for start in self.starts]
+        return [
+            partial(
+                run_gang_churn,
+                gangs=GangSettings(percent=percent, start=start, patience=self.patience),
+            )
+            for start in self.starts
+        ]
 
 
 def _part(text: str) -> float | str:

@@ -1,7 +1,7 @@
 """Gangs in a dry run: the pods of one are placed together, or none is."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from scheduler_ext.core.cycle.placing import Place
@@ -12,22 +12,13 @@ from scheduler_ext.features.gangs.planning.draining import Topology
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
 from scheduler_ext.features.gangs.planning.gang_fit import GangMiss, fit
 from scheduler_ext.features.gangs.planning.gang_words import assembling, nearest_miss, no_domain
+from scheduler_ext.sim.extension import Missed
 from scheduler_ext.whatif.whatif import Asker, WhatIf
-from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import gang_wish
 from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod.pod_identity import is_finished, pod_uid
 
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """Why a gang has no places: what is missing, and by uid of a pod that finds none beside the others, the
-    fields of its nearest refusal in a Simulation."""
-
-    message: str
-    refused: Mapping[str, Json | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +145,3 @@ class GangsOfCluster:
                 if value := info.pool if key == NODE_POOL else labels.get(key, ""):
                     values[name] = value
         return found
-
-
-def wishes_of(pods: Sequence[kube.Pod]) -> dict[GangKey, list[int]]:
-    """The pods of each gang by their positions in a list."""
-    found: dict[GangKey, list[int]] = {}
-    for position, pod in enumerate(pods):
-        wish = gang_wish(pod)
-        if isinstance(wish, GangWish):
-            found.setdefault(wish.key, []).append(position)
-    return found

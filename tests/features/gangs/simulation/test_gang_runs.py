@@ -13,12 +13,11 @@ from msgspec import structs
 
 from scheduler_ext.features.gangs.planning.gang_fit import GangFit, fit
 from scheduler_ext.features.gangs.simulation.floor import Floor
-from scheduler_ext.features.gangs.simulation.gang_churn import _GangChurn
+from scheduler_ext.features.gangs.simulation.gang_churn import _GangChurn, run_gang_churn
 from scheduler_ext.features.gangs.simulation.job_account import JobAccount
 from scheduler_ext.features.gangs.simulation.jobs import ALONE, STARTS, TIMED, TOGETHER, GangSettings, Job
 from scheduler_ext.features.gangs.simulation.planned_starts import PlannedStarts
 from scheduler_ext.features.gangs.simulation.turn import Turn
-from scheduler_ext.sim.protocols import run_churn
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import TracePod
@@ -47,7 +46,7 @@ GANGS = replace(
 
 def run_of(start: str, percent: float | None = 60.0, patience: float = 0.5, **changes: Any) -> Run:
     gangs = GangSettings(percent=percent, start=start, patience=patience)
-    return run_churn(replace(GANGS, gangs=gangs, **changes)).run
+    return run_gang_churn(replace(GANGS, **changes), gangs).run
 
 
 def comparable(run: Run) -> Run:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.request.gang_wish import GATE, GangWish
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.features.gangs.simulation.placed_together import GangsOfCluster, Missed
+from scheduler_ext.features.gangs.simulation.placed_together import GangsOfCluster
+from scheduler_ext.sim.extension import Missed
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import gang_wish
