@@ -17,8 +17,8 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import unreadable_gang, unreadable_max_duration
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.kube import quantity_text
+from scheduler_ext.wire.pod.pod_amounts import all_containers
 from scheduler_ext.wire.pod.pod_claims import claim_names
-from scheduler_ext.wire.pod.pod_containers import all_containers
 from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_priority
 from scheduler_ext.wire.pod.pod_request import asks_gpu, resource_names
 

@@ -9,13 +9,13 @@ from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod.pod_amounts import (
+    all_containers,
     pod_amounts,
     pod_limits,
     quantities,
     stated_limits,
     stated_requests,
 )
-from scheduler_ext.wire.pod.pod_containers import all_containers
 
 REQUESTS = "requests."
 LIMITS = "limits."

@@ -1,8 +1,10 @@
-"""The amounts of all resources that a pod asks, with the rules of kube-scheduler for its containers."""
+"""The containers of a pod in the order in which kube-scheduler counts them, and the amounts of all resources
+that they ask."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from typing import Protocol
 
 import msgspec
 
@@ -13,13 +15,33 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.wishes import resource_hint
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.kube import quantity_text
-from scheduler_ext.wire.pod.pod_containers import all_containers
 
 # The longest legal resource name is shown whole: a domain of 253, a slash, a name of 63 characters.
 SHOWN_CHARS = 317
 
 # Larger pods are not remembered: most ask in a few hundred bytes, and a user may create others.
 _REMEMBERED_BYTES = 8 * 1024
+
+
+class HasContainers(Protocol):
+    """A PodSpec, or the part of one that has its containers."""
+
+    @property
+    def init_containers(self) -> list[kube.Container | None] | None:
+        """Those that start first, sidecars among them."""
+
+    @property
+    def containers(self) -> list[kube.Container | None] | None:
+        """The others."""
+
+
+def all_containers(spec: HasContainers) -> Iterator[tuple[kube.Container, Role]]:
+    """Init containers first, because they start first; a null entry is an empty container, as in Go."""
+    for container in spec.init_containers or ():
+        sidecar = container is not None and container.restart_policy == "Always"
+        yield container or kube.Container(), Role.SIDECAR if sidecar else Role.INIT
+    for container in spec.containers or ():
+        yield container or kube.Container(), Role.APP
 
 
 class _Asking(msgspec.Struct):

@@ -8,9 +8,8 @@ from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import gates_in_words
 from scheduler_ext.wire.kube import strings
-from scheduler_ext.wire.pod.pod_amounts import SHOWN_CHARS, pod_amounts
+from scheduler_ext.wire.pod.pod_amounts import SHOWN_CHARS, all_containers, pod_amounts
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup, asked_through, claim_names, namespace_of
-from scheduler_ext.wire.pod.pod_containers import all_containers
 from scheduler_ext.wire.pod.pod_identity import SYSTEM_PRIORITIES
 from scheduler_ext.wire.pod.pod_request import resource_names
 from scheduler_ext.wire.redacted import holds_volumes

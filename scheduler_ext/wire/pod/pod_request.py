@@ -15,9 +15,8 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.kube import quantity_text, strings
-from scheduler_ext.wire.pod.pod_amounts import SHOWN_CHARS
+from scheduler_ext.wire.pod.pod_amounts import SHOWN_CHARS, all_containers
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup, asked_through
-from scheduler_ext.wire.pod.pod_containers import all_containers
 from scheduler_ext.wire.pod.pod_identity import pod_priority
 
 _NOTHING = kube.ResourceRequirements()
