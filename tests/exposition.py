@@ -25,16 +25,22 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.waiting import LongWait
 from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.budgets import Budgets
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.features.cost.metrics import ValueMetrics
 from scheduler_ext.features.gangs.planning.plan import Plan
+from scheduler_ext.features.gangs.queue.metrics import QueueMetrics
+from scheduler_ext.features.idle.metrics import IdleText
 from scheduler_ext.features.idle.recommend.failure_count import FailureCount
-from scheduler_ext.server.metrics.registry import Metrics
+from scheduler_ext.server.metrics.registry import Metrics, gpu_text
+from scheduler_ext.server.serving import Parts, servings
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.sources.source_status import SourceStatus, WatchHealth
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration, MetricsSection
 from scheduler_ext.wire.objects import assemble, read_objects
+from scheduler_ext.wire.pod.cached_pod import bound_pod
 from scheduler_ext.wire.selectors import PodDisruptionBudget
 from scheduler_ext.wire.watching import Decoder
 from tests import kube_idle
@@ -72,7 +78,8 @@ class Followed:
 def exposition() -> list[Metric]:
     """A scrape after one filter call."""
     config = Configuration(metrics=MetricsSection(detail="device"))
-    extender, resources = Extender(config), config.resource_names()
+    # Features declare counters.
+    extender, resources = Extender(config, servings(config)), config.resource_names()
     nodes = Extender(config)
     source = InventorySource(SAMPLE, nodes, resources)
     source.load()
@@ -81,18 +88,21 @@ def exposition() -> list[Metric]:
     nodes.update_nodes(changed | {"h100": idle.infos["h100"]})
     # It counts, and receives no request.
     transport = Transport(kubernetes.client.Configuration())
-    watch = Reflector("nodes", transport, "/", Decoder(PodDisruptionBudget), BudgetHandler())
+    watch = Reflector("nodes", transport, "/", Decoder(PodDisruptionBudget), BudgetHandler(Budgets()))
     watch.restarts.inc("nodes", "ended")
     problems = ReportProblems()
     problems.refused("n", "it contradicts itself")
     failures = FailureCount()
     failures.listed()
-    failures.seen("p", msgspec.convert(terminated(pod("p"), "CUDA out of memory"), kube.Pod))
+    failed = msgspec.convert(terminated(pod("p", on="n"), "CUDA out of memory"), kube.Pod)
+    failures.seen("p", failed, (bound_pod(failed, resources), "n"))
     api = Bindings(transport)
     binder = Binder(LockedCache(Cache(1, 2), extender), api, resources, (), lambda: None, 1.0)
     pending = {REASONS[0].text: 1}
     long = [LongWait("team", "train-0", REASONS[0].text, 3600.0)]
     followed, certificate = Followed(source, idle, binder), Path("no-certificate")
+    gpus = gpu_text(followed, config)
+    idle_text = IdleText(followed, gpus, config.idle_after_s(), "device")
     metrics = Metrics(
         followed,
         config,
@@ -101,7 +111,12 @@ def exposition() -> list[Metric]:
         lambda wall_time: long,
         lambda: {("team", "Job", "train"): 1},
         lambda: {"worker": 3},
-        lambda: Plan(1.0),
+        gpus,
+        [
+            Parts(
+                metrics=(ValueMetrics(followed, config), QueueMetrics(lambda: Plan(1.0))), texts=(idle_text,)
+            )
+        ],
     )
     metrics.observe("filter", 200, 0.001)
     metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))

@@ -271,9 +271,6 @@ class _Once:
     def is_gone(self, uid: str) -> bool:
         return False
 
-    def plan(self) -> None:
-        return None
-
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return self.moment.facts
 

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import uuid
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from scheduler_ext.cluster.live import BuildLeader, LiveInventory
     from scheduler_ext.extender.extender import Extender
     from scheduler_ext.server.server_options import Apps, TlsFiles
+    from scheduler_ext.server.serving import Serving
     from scheduler_ext.sources.file_source import InventorySource
     from scheduler_ext.wire.config import Configuration
 
@@ -192,7 +194,9 @@ def _tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Pa
     )
 
 
-def _file_source(path: Path, extender: Extender, config: Configuration) -> InventorySource:
+def _file_source(
+    path: Path, extender: Extender, config: Configuration, _features: Sequence[Serving]
+) -> InventorySource:
     """An inventory file, read before anything is served. Raises InventoryError."""
     from scheduler_ext.sources.file_source import InventorySource
 
@@ -210,6 +214,7 @@ def _cluster_source(
     pod_name: str,
     extender: Extender,
     config: Configuration,
+    features: Sequence[Serving],
 ) -> LiveInventory:
     """A cluster, watched from now on; ready when it has been listed. Raises ClusterError."""
     from scheduler_ext.cluster.client.transport import Transport
@@ -225,6 +230,6 @@ def _cluster_source(
         # No other's, nor that of a former life of this pod.
         identity = f"{pod_name}_{uuid.uuid4()}"
         leader = partial(Election, namespace=own_lease[0], name=own_lease[1], identity=identity)
-    live = LiveInventory(transport, extender, config, leader, pod_name)
+    live = LiveInventory(transport, extender, config, leader, pod_name, features)
     live.start()
     return live

@@ -93,7 +93,7 @@ class AgentLabels(Background):
         return f"the extender cannot label it: {self._problem}" if self._problem is not None else None
 
     def run(self) -> None:
-        while self._allowed and not self.stopped.wait(EVERY_S):
+        while not self.stopped.wait(EVERY_S):
             if self._active() and not self._retry.left_s():
                 try:
                     self._label_all()

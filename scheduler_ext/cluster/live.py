@@ -19,6 +19,8 @@ from scheduler_ext.cluster.api_paths import BUDGETS, GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.dra.device_watches import DeviceWatches
 from scheduler_ext.cluster.enforcing import Enforcing
+from scheduler_ext.cluster.events.event_recorder import EventRecorder
+from scheduler_ext.cluster.following import Follower
 from scheduler_ext.cluster.forecasting import Forecasting
 from scheduler_ext.cluster.inventory.budget_handler import BudgetHandler
 from scheduler_ext.cluster.inventory.cache_handler import scheduler_cache
@@ -32,18 +34,11 @@ from scheduler_ext.cluster.writers import Writers
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.node.pod_facts import FactsOfPods
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
-from scheduler_ext.features.gangs.live.followed_cluster import FollowedCluster
-from scheduler_ext.features.gangs.live.gang_planning import GangPlanning
-from scheduler_ext.features.gangs.live.gang_pods import GangPods
-from scheduler_ext.features.gangs.live.planning import Planning
-from scheduler_ext.features.gangs.planning.plan import GangWait, Plan
-from scheduler_ext.features.gangs.queue.run_recorder import RunRecorder
-from scheduler_ext.features.idle.idle_on_node import idle_on_node
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gpunode import GpuNode
@@ -54,7 +49,7 @@ from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)
 
-# The namespace of the record of evictions, where no Lease decides which extender is active.
+# Where no Lease decides which extender is active.
 _NAMESPACE = "gpu-scheduler"
 # The least time between publications: each invalidates the cached decisions.
 _PUBLISH_EVERY_S = 0.1
@@ -80,17 +75,20 @@ class LiveInventory(Background):
         config: Configuration,
         leader: BuildLeader | None = None,
         name: str = "",
+        features: Sequence[Follower] = (),
     ) -> None:
-        """`leader` makes the election that decides whether this extender is active; None: it always is."""
+        """`leader` makes the election that decides whether this extender is active; None: it always is.
+        `features` follow the cluster, too."""
         super().__init__("publisher")
-        self._extender = extender
+        self.transport = transport
+        self.config = config
+        self.extender = extender
+        self._features = features
         self._server = transport.server
         # The number of outages of the API server that were handled.
         self._returns = 0
         resources = config.resource_names()
         cache = scheduler_cache(config)
-        # Claims are looked up without the lock (DeviceIndex.units).
-        extender.claims = cache.devices
         # The random part makes the name unique among all processes.
         self.locked = LockedCache(cache, extender, f"{name}_{uuid.uuid4().hex[:8]}")
         self._leader = leader(transport, changed=self._turned) if leader is not None else None
@@ -103,32 +101,17 @@ class LiveInventory(Background):
             )
         )
         self._forecasting = Forecasting(self.locked, extender, rate_limiter)
-        budgets = BudgetHandler()
-        extender.preemptor.budgets = budgets.budgets
+        self.recorder = EventRecorder(transport, self.active)
+        following = [feature.follow(self) for feature in features]
+        self._loops = [loop for each in following for loop in each.loops]
         parts = (self.locked, resources, self._wake)
-        self._holders = PodHandler(*parts)
-        if config.queue.run_times:
-            self._holders.runs = RunRecorder(config.queue.run_times)
+        self._holders = PodHandler(*parts, [pods for each in following for pods in each.pods])
         pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), self._holders, rate_limiter)
-        disruptions = Decoder(PodDisruptionBudget)
-        self._nodes = NodeHandler(*parts)
-        self.planning: Planning | None = None
-        if config.nominate.enabled:
-            followed = FollowedCluster(resources, config.scheduler_names)
-            self._holders.planned = self._nodes.planned = followed
-            self.planning = Planning(transport, self, extender, followed, config)
-            extender.preemptor.is_to_be_nominated = self.planning.is_to_be_nominated
-        self.gang_pods: GangPods | None = None
-        if self.planning is not None and config.nominate.gangs.enabled:
-            self.gang_pods = self._holders.gangs = GangPods(resources)
-        self._device_watches = watches = DeviceWatches(transport, *parts, rate_limiter)
-        namespace = self._leader.namespace if self._leader is not None else _NAMESPACE
-        self.writers = Writers.of(transport, self, extender, config, lambda: watches.rules_path, namespace)
-        self._budgets = budgets
-        if self.planning is not None and self.gang_pods is not None:
-            say = self.writers.recorder.write
-            self.planning.gangs = GangPlanning(transport, self, self.gang_pods, config, say)
+        self._nodes = NodeHandler(*parts, [nodes for each in following for nodes in each.nodes])
+        self._device_watches = DeviceWatches(transport, *parts, rate_limiter)
+        self.writers = Writers.of(self)
         reports = ReportHandler(*parts, self.writers.report_problems)
+        budgets, disruptions = BudgetHandler(extender.budgets), Decoder(PodDisruptionBudget)
         self._reflectors: list[Reflector[Any]] = [
             Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, rate_limiter),
             Reflector("gpunodes", transport, GPU_NODES, Decoder(GpuNode), reports, rate_limiter),
@@ -149,9 +132,6 @@ class LiveInventory(Background):
                 extender.record,
             )
             self._reflectors.append(self.enforcing.reflector)
-        if config.preemption.prefer_idle:
-            after_s = config.idle_after_s()
-            extender.preemptor.idle = idle_on_node(self.locked, self._holders.facts, after_s)
         self._reflectors += self._leader.reflectors if self._leader is not None else ()
         self._changed = Event()
         # When the first change arrived since the last publication began.
@@ -164,7 +144,7 @@ class LiveInventory(Background):
     @property
     def snapshot(self) -> Snapshot | None:
         """The snapshot that the extender decides on."""
-        return self._extender.snapshot
+        return self.extender.snapshot
 
     @property
     def binder(self) -> Binder | None:
@@ -174,22 +154,12 @@ class LiveInventory(Background):
     @property
     def claims(self) -> ClaimLookup | None:
         """The ResourceClaims; none where the cluster has none."""
-        return self._extender.claims
+        return self.extender.claims
 
     def pending(self) -> Sequence[PendingPod]:
         """The pods that request GPUs and have no node yet."""
         with self.locked as cache:
             return cache.all_pending()
-
-    def gang_wait(self, uid: str) -> GangWait | None:
-        """What a member of a gang waits for beside a node of its own."""
-        gangs = self.planning.gangs if self.planning is not None else None
-        return gangs.entries.wait(uid) if gangs is not None else None
-
-    def gang_of(self, uid: str) -> GangKey | None:
-        """The gang of a member that waits."""
-        gangs = self.planning.gangs if self.planning is not None else None
-        return gangs.entries.gang_of(uid) if gangs is not None else None
 
     def is_gone(self, uid: str) -> bool:
         """Whether a pod is known neither to wait for GPUs nor to hold any; never while the watch is lost."""
@@ -210,11 +180,22 @@ class LiveInventory(Background):
 
     def budgets(self) -> Sequence[Budget]:
         """The PodDisruptionBudgets."""
-        return self._budgets.budgets()
+        return self.extender.budgets.all()
 
-    def plan(self) -> Plan | None:
-        """The plan for the waiting pods; None without a planner, or if another extender is active."""
-        return self.planning.plan() if self.planning is not None and self.active() else None
+    @property
+    def facts(self) -> FactsOfPods:
+        """Those about the pods that hold GPUs, as they change."""
+        return self._holders.facts
+
+    @property
+    def rules_path(self) -> str | None:
+        """The path of DeviceTaintRules once they are listed."""
+        return self._device_watches.rules_path
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of what extenders share."""
+        return self._leader.namespace if self._leader is not None else _NAMESPACE
 
     def follows_pods(self) -> bool:
         """Whether the watch of pods is alive."""
@@ -253,8 +234,9 @@ class LiveInventory(Background):
 
     def _workers(self) -> list[_Worker]:
         """The parts beside the reflectors that work from the start."""
-        parts = (self.enforcing, self._leader, self.planning)
-        return [*self.writers.workers, self._device_watches, *(part for part in parts if part is not None)]
+        labels = self.writers.agent_labels if self.config.inventory.label_nodes else None
+        there = (part for part in (labels, self.enforcing, self._leader) if part is not None)
+        return [self.recorder, *self._loops, self._device_watches, *there]
 
     def stop(self, wait_s: float = _STOP_S) -> None:
         self.stopped.set()
@@ -296,15 +278,12 @@ class LiveInventory(Background):
             forecast_age_s=self._forecasting.age_s,
             readings=readings,
             facts=self._holders.facts,
-            past_runs=self._holders.runs.past if self._holders.runs is not None else None,
         )
 
     def _problems(self, watches: Sequence[WatchHealth], now: float) -> list[Problem]:
         lost = [(watch, watch.problem) for watch in watches if watch.problem is not None]
         problems = [Problem(f"watch of {watch.name}", problem, watch.silent_s) for watch, problem in lost]
-        taint_writer = self.writers.taint_writer
-        if taint_writer is not None and (problem := taint_writer.problem) is not None:
-            problems.append(Problem("DeviceTaintRules", problem, 0.0))
+        problems += [problem for feature in self._features for problem in feature.problems()]
         if self._failing_since is not None:
             text = "received changes cannot be assembled: unexpected error; see the log"
             problems.append(Problem("inventory", text, now - self._failing_since))
@@ -318,8 +297,8 @@ class LiveInventory(Background):
 
     def _wake(self) -> None:
         self.publish_soon()
-        if self.planning is not None:
-            self.planning.wake()
+        for feature in self._features:
+            feature.changed()
 
     def run(self) -> None:
         while not self.stopped.is_set():
@@ -363,15 +342,17 @@ class LiveInventory(Background):
                 if cache.devices.is_renaming:
                     # The rest of its nodes come with the next publications.
                     self._changed.set()
-                left = self._extender.places.follow(cache.pending, cache.is_gone)
+                left = self.extender.places.follow(cache.pending, cache.is_gone)
                 self.writers.cures.left(left)
             before = self.snapshot
             if before is None:
                 # The first forecast counts all listed pods.
                 self._forecasting.look()
-                self._extender.replace_nodes(info for info in infos.values() if info is not None)
+                there = (info for info in infos.values() if info is not None)
+                # Claims are looked up without the lock (DeviceIndex.units).
+                self.extender.replace_nodes(there, claims=self.locked.cache.devices)
             elif infos:
-                self._extender.update_nodes(infos)
+                self.extender.update_nodes(infos)
         self.locked.publish_owed()
         if self.enforcing is not None:
             self.enforcing.follow(infos, records)
@@ -384,7 +365,7 @@ class LiveInventory(Background):
             # Pods rejected before this process began are not known here: kube-scheduler retries them.
             with_gpus = next((each for each, node in snapshot.nodes.items() if node.state.slots), None)
             if with_gpus is not None:
-                self.writers.recorder.nudge(with_gpus)
+                self.recorder.nudge(with_gpus)
             self._forecasting.start()
             return
         if infos:

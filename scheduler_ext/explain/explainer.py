@@ -10,7 +10,7 @@ from scheduler_ext.core.cycle.overlay import with_nodes
 from scheduler_ext.core.errors import PodError, RequestError
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
-from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod, Wait
 from scheduler_ext.core.node.nominated import without_kept
 from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.gang_wish import GangKey
@@ -27,7 +27,6 @@ from scheduler_ext.explain.snapshot_dump import taken
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.record import Offered, Record, Recorded
-from scheduler_ext.features.gangs.planning.plan import GangWait
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import gates_in_words
@@ -113,19 +112,19 @@ class Explainer:
         config: Configuration,
         places: Places | None = None,
         new_nodes: NewNodes | None = None,
-        gang_wait: Callable[[str], GangWait | None] = lambda _: None,
-        gang_of: Callable[[str], GangKey | None] = lambda _: None,
+        wait_of: Callable[[str], Wait | None] = lambda _: None,
+        group_of: Callable[[str], GangKey | None] = lambda _: None,
     ) -> None:
         """`places` are those that preempt of a running extender has named; `new_nodes` are its own.
-        `gang_wait` says what a member of a gang, by uid, waits for, and `gang_of` names its gang."""
+        By the uid of a pod, `wait_of` says what it waits for beside a node, `group_of` names its group."""
         self._source = source
         self._record = record
         self.config = config
         self._sizing = config.sizing()
         self._places = Places(self._sizing) if places is None else places
         self._new_nodes = NewNodes(self._sizing) if new_nodes is None else new_nodes
-        self._gang_wait = gang_wait
-        self._gang_of = gang_of
+        self._wait_of = wait_of
+        self._group_of = group_of
 
     @_bad_request()
     def of_name(
@@ -156,11 +155,11 @@ class Explainer:
         answer = diagnosed(pod, decision, kube_view, self.config, self._source.claims)
         return answer | {"nodes": len(decision.snapshot.nodes)}
 
-    def beside_nodes(self, waiting: PendingPod) -> GangWait | None:
+    def beside_nodes(self, waiting: PendingPod) -> Wait | None:
         """What a waiting pod waits for though nodes take it: its gang, or the end of its gates."""
-        if (wait := self._gang_wait(waiting.pod.uid)) is not None or not waiting.gated:
+        if (wait := self._wait_of(waiting.pod.uid)) is not None or not waiting.gated:
             return wait
-        return GangWait("; ".join(gates_in_words(read_redacted(waiting.manifest))))
+        return Wait("; ".join(gates_in_words(read_redacted(waiting.manifest))))
 
     def likeness(self, waiting: PendingPod) -> "Likeness":
         """All that `of_waiting` reads of a waiting pod."""
@@ -172,7 +171,7 @@ class Explainer:
             waiting.pod.namespace,
             likeness(waiting.manifest),
             uid if has_place else None,
-            self._gang_of(uid),
+            self._group_of(uid),
             (id(offered.names), offered.bits) if offered is not None else None,
             offered,
         )
@@ -243,8 +242,8 @@ class Explainer:
     def _gang_on(self, info: NodeInfo, pod: kube.Pod) -> str:
         """The gang that a node has room for, in words; of another namespace, it has no name."""
         member = next(each for each in info.planned if each.expected)
-        key = self._gang_of(member.uid)
-        if key is not None and key == self._gang_of(pod_uid(pod)):
+        key = self._group_of(member.uid)
+        if key is not None and key == self._group_of(pod_uid(pod)):
             return OWN_GANG
         namespace = pod_name(pod).partition("/")[0]
         if self.config.inspection.hide_other_namespaces and member.namespace != namespace:
@@ -262,7 +261,7 @@ class Explainer:
             record = self._record.of_pod(waiting.pod)
             was_asked = record is not None and record.filters > 0
             stranger = other_scheduler(waiting.scheduler_name, was_asked, self.config)
-            wait = self._gang_wait(waiting.pod.uid)
+            wait = self._wait_of(waiting.pod.uid)
             warnings = (*((stranger,) if stranger else ()), *((wait.text,) if wait else ()))
             return _Found(pod, self._wish(pod), record, warnings=warnings)
         holder = self._holder(namespace, name)

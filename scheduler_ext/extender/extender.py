@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from threading import Lock
@@ -26,14 +26,14 @@ from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, Share
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import Table, build_snapshot
 from scheduler_ext.extender.answer import Answer, Basis
+from scheduler_ext.extender.budgets import Budgets
 from scheduler_ext.extender.generation import Generation, SeenNodes
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.nominations import NOMINATED, Nominations
 from scheduler_ext.extender.places import Places
-from scheduler_ext.extender.preemptor import Preemptor
+from scheduler_ext.extender.preemptor import Advice, Preemptor
 from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.refusals import Refusals
-from scheduler_ext.features.autoscaling.blind_rejections import BlindRejections
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.extender_args import (
     ExtenderArgs,
@@ -64,7 +64,7 @@ class Extender:
     """Answers filter and prioritize; both are safe to call from several threads. Readers take the current
     generation once and never look again. They share no lock with writers, and never touch the table."""
 
-    def __init__(self, config: Configuration) -> None:
+    def __init__(self, config: Configuration, features: Sequence[Advice] = ()) -> None:
         self.sizing = config.sizing()
         self._resources = self.sizing.resources
         self._policy = self.sizing.policy
@@ -80,12 +80,12 @@ class Extender:
         self.refusals = Refusals(self._policy)
         self.record = Record(config.inspection.decisions, config.inspection.decision_bytes)
         self.new_nodes = NewNodes(self.sizing)
-        self.blind_rejections = BlindRejections(self.new_nodes)
         self.places = Places(self.sizing)
         self.nominations = Nominations(self.places, self._policy)
-        self.preemptor = Preemptor(self.sizing, lambda: self.snapshot, self.places)
-        self.claims: ClaimLookup | None = None
-        """The claims of the cluster, where they are followed."""
+        self.budgets = Budgets()
+        """The PodDisruptionBudgets of the cluster."""
+        self.preemptor = Preemptor(self.sizing, lambda: self.snapshot, self.places, self.budgets, features)
+        self._claims: ClaimLookup | None = None
         self.asked_at = -math.inf
         """When the last request for a decision came, in monotonic seconds."""
         self._allow_unreported = config.allows_unreported()
@@ -93,14 +93,24 @@ class Extender:
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_PODS)
 
     @property
+    def claims(self) -> ClaimLookup | None:
+        """The claims of the cluster, where they are known."""
+        return self._claims
+
+    @property
     def snapshot(self) -> Snapshot | None:
         """The latest snapshot; None before the first inventory."""
         generation = self._generation
         return generation.snapshot if generation is not None else None
 
-    def replace_nodes(self, infos: Iterable[NodeInfo], forecast: Forecast | None = None) -> Snapshot:
-        """Publish these nodes as the next generation; for one writer at a time. Without a `forecast` of
-        future demand the last one stays."""
+    def replace_nodes(
+        self,
+        infos: Iterable[NodeInfo],
+        forecast: Forecast | None = None,
+        claims: ClaimLookup | None = None,
+    ) -> Snapshot:
+        """Publish these nodes as the next generation, with the claims of the cluster; for one writer at a
+        time. Without a `forecast` of future demand the last one stays."""
         nodes = {info.name: self._known_or_not(info) for info in infos}
         with self._writing:
             forecast = forecast or self._table.forecast
@@ -108,6 +118,7 @@ class Extender:
                 self._table = Table(nodes, forecast=forecast, before=self._table)
             except Exception:
                 self._table = Table(_without_the_impossible(nodes), forecast=forecast)
+            self._claims = claims
             snapshot = self._publish()
         self.places.heard(node.info for node in nodes.values())
         return snapshot
@@ -181,7 +192,6 @@ class Extender:
         if refused and generation.snapshot.planned.kept and args.nodes is None:
             self._name_kept(generation, decision, refused, rejected)
         if passed:
-            self.nominations.asked(args)
             passed = [one.position] if one is not None else passed
         rescuable = self._after_refusal(args, decision, rows, refused, nowhere=not passed)
         if elsewhere:
@@ -285,7 +295,7 @@ class Extender:
         if known is not None:
             return known
         try:
-            request = pod_request(args.pod, self._resources, self.claims)
+            request = pod_request(args.pod, self._resources, self._claims)
             if isinstance(request, GpuRequest) and any(ask.by_claim for ask in request.units):
                 request = replace(request, claims_judged=True)
         except QuantityError as error:

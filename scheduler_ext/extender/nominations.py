@@ -2,7 +2,7 @@
 yet. They are decided on that node alone, and take no longer in a large cluster."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
@@ -29,13 +29,10 @@ class OnePlace(NamedTuple):
 
 
 class Nominations:
-    """Safe to use from several threads. `planned` has the node of each pod that a planner of this process
-    gives a place, which the snapshot may not show yet. `on_asked` is called with the uid of each pod that
-    gets a node, because kube-scheduler is about to bind it."""
+    """Safe to use from several threads."""
 
     def __init__(self, places: Places, policy: Policy) -> None:
-        self.planned: Mapping[str, str] = {}
-        self.on_asked: Callable[[str], None] | None = None
+        self._planned: Mapping[str, str] = {}
         self._places = places
         self._policy = policy
         self._misfits: deque[str] = deque(maxlen=_REMEMBERED)
@@ -49,9 +46,9 @@ class Nominations:
             return None
         snapshot, nominated = generation.snapshot, _nominated_to(args)
         planned = None
-        if self.planned or snapshot.planned:
+        if self._planned or snapshot.planned:
             uid = pod_uid(args.pod)
-            planned = self.planned.get(uid) or _given_to(uid, snapshot)
+            planned = self._planned.get(uid) or _given_to(uid, snapshot)
         node = nominated or planned
         if node is None or node not in snapshot.nodes:
             return None
@@ -62,10 +59,10 @@ class Nominations:
             self._misfits.append(pod_uid(args.pod))
         return found if nominated is not None else None
 
-    def asked(self, args: ExtenderArgs) -> None:
-        """A pod got a node."""
-        if self.on_asked is not None:
-            self.on_asked(pod_uid(args.pod))
+    def plan(self, nodes: Mapping[str, str]) -> None:
+        """A planner of this process gives these pods places: the node of each, by its uid, which the snapshot
+        may not show yet."""
+        self._planned = nodes
 
     def take_misfits(self) -> list[str]:
         """The uids of the pods whose planned place did not do since the last call."""

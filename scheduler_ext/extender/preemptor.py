@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice, takewhile
 from threading import Lock
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from cachetools import TTLCache
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Candidate, Victims
 from scheduler_ext.core.request.quantity import QuantityError
@@ -21,6 +20,7 @@ from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.budgets import Budgets
 from scheduler_ext.extender.places import BEHIND_S, Places, likeliest
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.extender_args import PreemptionArgs, decode_preemption, encode_victims
@@ -46,17 +46,31 @@ _REMEMBERED = 1024
 _ONLY_NODE = f'"{ONLY_NODE}"'.encode()
 
 
-class Preemptor:
-    """Finds victims on the latest snapshot. `budgets` are the present PodDisruptionBudgets, `idle` the uids
-    of the pods on a node that go first among otherwise equal ones. For a pod that `is_to_be_nominated`, by
-    its uid, no other one leaves: it fits on a node that kube-scheduler did not examine."""
+class Advice(Protocol):
+    """What a feature says about victims."""
 
-    def __init__(self, sizing: Sizing, snapshot: Callable[[], Snapshot | None], places: Places) -> None:
+    def goes_first(self, info: NodeInfo) -> Collection[str]:
+        """The uids of the pods on a node that are evicted before others that are equal otherwise."""
+
+    def holds_back(self, uid: str) -> bool:
+        """Whether nothing is evicted for a waiting pod, because it is about to get a place without it."""
+
+
+class Preemptor:
+    """Finds victims on the latest snapshot, with the advice of features."""
+
+    def __init__(
+        self,
+        sizing: Sizing,
+        snapshot: Callable[[], Snapshot | None],
+        places: Places,
+        budgets: Budgets,
+        features: Sequence[Advice],
+    ) -> None:
         self._sizing = sizing
         self._snapshot = snapshot
-        self.budgets: Callable[[], Sequence[Budget]] = tuple
-        self.idle: Callable[[NodeInfo], Collection[str]] = lambda _: ()
-        self.is_to_be_nominated: Callable[[str], bool] = lambda _: False
+        self._budgets = budgets
+        self._features = features
         self._lock = Lock()
         self._refused: TTLCache[tuple[str, str], bool] = TTLCache(_REMEMBERED, BEHIND_S)
         self._places = places
@@ -73,7 +87,7 @@ class Preemptor:
         if preemption is None:
             return Answer(encode_victims({}), len(args.proposals), 0)
         chosen = self._on_its_way(args, preemption, snapshot)
-        if chosen is None and self.is_to_be_nominated(pod_uid(args.pod)):
+        if chosen is None and any(each.holds_back(pod_uid(args.pod)) for each in self._features):
             chosen = {}
         if chosen is None:
             pod = self._asking(args.pod, preemption)
@@ -206,7 +220,12 @@ class Preemptor:
         if isinstance(request, InvalidRequest):
             return None
         assert isinstance(request, GpuRequest)
-        return Preemption(request, pod_uid(pod), others, self.budgets(), self._sizing, idle=self.idle)
+        budgets, first = self._budgets.all(), self._first
+        return Preemption(request, pod_uid(pod), others, budgets, self._sizing, idle=first)
+
+    def _first(self, info: NodeInfo) -> Collection[str]:
+        """The uids of the pods on a node that go first."""
+        return set().union(*(each.goes_first(info) for each in self._features))
 
 
 def _in_time(items: Iterable[T], deadline: float) -> Iterator[T]:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from flask import Blueprint, Flask, Response, request
@@ -18,6 +18,7 @@ from scheduler_ext.server.http.body import BODY_RECEIVED, BodyError, read_body, 
 from scheduler_ext.server.metrics.registry import CONTENT_TYPE, Metrics
 from scheduler_ext.server.replies import json_reply, problem_reply
 from scheduler_ext.server.server_options import is_loopback
+from scheduler_ext.server.serving import Serving
 from scheduler_ext.sources.source_status import Source
 from scheduler_ext.wire.binding import encode_binding_result
 from scheduler_ext.wire.extender_args import encode_json
@@ -57,6 +58,7 @@ def api_app(
     metrics: Metrics,
     max_body_bytes: int,
     decision_deadline_s: float,
+    features: Sequence[Serving] = (),
 ) -> Flask:
     """kube-scheduler's verbs and `/version`; `binder`, if there is one, has its own deadline."""
     app = _bare_app("api")
@@ -73,7 +75,8 @@ def api_app(
             request.environ[ANSWER] = answer
             metrics.count(name, answer)
             extender.record.answered(name, answer)
-            extender.blind_rejections.answered(name, answer)
+            for feature in features:
+                feature.answered(name, answer)
             if answer.problem is not None:
                 log.warning("GPU request is invalid: %s", answer.problem)
             return json_reply(200, answer.body)

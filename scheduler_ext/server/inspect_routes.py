@@ -1,14 +1,11 @@
 """The inspection listener's answers: GPUs, pods, why a pod is on its node or waits, and dumps."""
 
-import time
-
 from flask import Blueprint, Response, request
 
 from scheduler_ext.core.errors import InventoryError, RequestError
-from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import Waiting, pod_list
-from scheduler_ext.features.idle.idle_pods import idle_pod_list
 from scheduler_ext.server.accepted import MANIFEST_TYPES, check_content
 from scheduler_ext.server.explaining import Explaining, namespaced
 from scheduler_ext.server.http.body import BodyError, read_body, received_at
@@ -61,33 +58,20 @@ def questions_blueprint(
     routes = Blueprint("questions", __name__)
     resources = config.resource_names()
 
-    inventories, idle_pods, pod_lists, snapshots, ledgers = (SharedAnswers[bytes]() for _ in range(5))
-
-    def nodes() -> list[Node]:
-        snapshot = source.snapshot
-        return list(snapshot.nodes.values()) if snapshot is not None else []
+    inventories, pod_lists, snapshots, ledgers = (SharedAnswers[bytes]() for _ in range(4))
 
     def infos() -> list[NodeInfo]:
-        return [node.info for node in nodes()]
+        snapshot = source.snapshot
+        return [node.info for node in snapshot.nodes.values()] if snapshot is not None else []
 
     def listed(name: str | None) -> bytes:
         asked = [info for info in infos() if name in (None, info.name)]
         status = source.status()
         return encode_json(inventory_list(asked, config, status.report_ages_s, readings=status.readings))
 
-    def idle_listed(namespace: str | None) -> bytes:
-        status = source.status()
-        return encode_json(
-            idle_pod_list(nodes(), config, status.readings, status.facts, time.time(), namespace)
-        )
-
     @routes.get("/inventory")
     def inventory() -> Response:
         return shared_reply(inventories, listed, request.args.get("node"))
-
-    @routes.get("/idle")
-    def idle() -> Response:
-        return shared_reply(idle_pods, idle_listed, request.args.get("namespace"))
 
     @routes.get("/pods")
     def pods() -> Response:

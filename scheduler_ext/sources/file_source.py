@@ -13,12 +13,10 @@ from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.node.pod_facts import FactsOfPods
-from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
-from scheduler_ext.features.gangs.planning.plan import GangWait
 from scheduler_ext.sources.inventory_file import Sequences, read_nodes_apart
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus
 from scheduler_ext.wire.files import FileLook, Identity, UnansweredError
@@ -59,14 +57,6 @@ class InventorySource(Background):
     def snapshot(self) -> Snapshot | None:
         return self._extender.snapshot
 
-    def gang_wait(self, _: str) -> GangWait | None:
-        """Nothing is planned here."""
-        return None
-
-    def gang_of(self, _: str) -> GangKey | None:
-        """Nothing is planned here."""
-        return None
-
     @property
     def claims(self) -> ClaimLookup | None:
         return self._extender.claims
@@ -77,9 +67,6 @@ class InventorySource(Background):
     def is_gone(self, uid: str) -> bool:
         # A pod that is asked about need not be in the file.
         return False
-
-    def plan(self) -> None:
-        return None
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return self._facts
@@ -122,9 +109,9 @@ class InventorySource(Background):
         except UnreadableFileError:
             self._again_at = time.monotonic() + AGAIN_S
             raise
-        infos, workload, self._pending, self._facts, self._extender.claims, *_ = read
+        infos, workload, self._pending, self._facts, claims, *_ = read
         *_, self._readings, self._pod_facts = read
-        snapshot = self._extender.replace_nodes(infos.values(), Forecast(workload, ()))
+        snapshot = self._extender.replace_nodes(infos.values(), Forecast(workload, ()), claims)
         reports = {name: info.report for name, info in infos.items() if info.report is not None}
         self._last = {name: (report.boot_id, report.sequence) for name, report in reports.items()}
         self.problem = None

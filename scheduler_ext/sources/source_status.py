@@ -10,8 +10,6 @@ from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.node.pod_facts import FactsOfPods
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.features.gangs.planning.plan import Plan
-from scheduler_ext.features.gangs.queue.run_times import PastRuns
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 
 
@@ -64,8 +62,7 @@ class SourceStatus:
     """`age_s` is the time since the last data; `broken` while the present data is refused; `problems`
     are the reasons why the inventory may be out of date. `report_ages_s` and `unplaced` (pods with a
     share on an unknown GPU) are by node. `forecast_age_s` is the age of the demand forecast. `readings` is
-    the activity of the GPUs, and `facts` are those about the pods that hold them. `past_runs` are the run
-    times of pods that have ended, None if none are remembered; a copy of them is safe."""
+    the activity of the GPUs, and `facts` are those about the pods that hold them."""
 
     checks: Sequence[Check]
     age_s: float
@@ -78,7 +75,6 @@ class SourceStatus:
     forecast_age_s: float = 0.0
     readings: NodeReadings = field(default_factory=dict)
     facts: FactsOfPods = field(default_factory=dict)
-    past_runs: PastRuns | None = None
 
 
 class Watched(Protocol):
@@ -103,9 +99,6 @@ class Source(Watched, Protocol):
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         """The fields of each Node that kube-scheduler's own filters compare, without amounts."""
-
-    def plan(self) -> Plan | None:
-        """The plan for the waiting pods; None without a planner, or if another extender is active."""
 
     @property
     def claims(self) -> ClaimLookup | None:

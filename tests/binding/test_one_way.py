@@ -39,8 +39,7 @@ def serving(label: str) -> LockedCache:
     cache.devices.update_claim(waiting("mine", DeviceAsk("gpu.nvidia.com")))
     cache.devices.settle()
     extender = Extender(Configuration())
-    extender.claims = cache.devices
-    extender.replace_nodes(cache.infos())
+    extender.replace_nodes(cache.infos(), claims=cache.devices)
     return LockedCache(cache, extender)
 
 

@@ -667,7 +667,7 @@ class OneVictim(Preemptor):
 class Generous(Extender):
     def __init__(self, config: Configuration) -> None:
         super().__init__(config)
-        self.preemptor = OneVictim(self.sizing, lambda: self.snapshot, self.places)
+        self.preemptor = OneVictim(self.sizing, lambda: self.snapshot, self.places, self.budgets, ())
 
 
 @pytest.mark.parametrize(

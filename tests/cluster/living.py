@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import time
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.server.serving import servings
 from scheduler_ext.wire.config import Configuration
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_requests import writes
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, names_body, node, pod
+
+T = TypeVar("T")
 
 WHOLE = "nvidia.com/gpu"
 ROOM = {WHOLE: "2", "nvidia.com/mig-1g.10gb": "7", SHARE: "163840"}
@@ -43,12 +46,17 @@ class Living:
 
     def configure(self, config: Configuration) -> None:
         """Another extender, not started yet."""
-        self.extender = Extender(config)
+        self.features = servings(config)
+        self.extender = Extender(config, self.features)
         leader = None
         if self._lease is not None:
             namespace, name, own = self._lease
             leader = partial(Leadership, namespace=namespace, name=name, pod=own)
-        self.live = LiveInventory(self._transport, self.extender, config, leader, "me")
+        self.live = LiveInventory(self._transport, self.extender, config, leader, "me", self.features)
+
+    def loop(self, kind: type[T]) -> T:
+        """The loop of a feature."""
+        return next(each for each in self.live._loops if isinstance(each, kind))
 
     def fill(self) -> None:
         for name in "ab":
@@ -75,7 +83,7 @@ class Living:
     def greeted(self) -> None:
         """Wait for the first nudge, and forget it."""
         self.server.log.wait_for(writes(NODES))
-        eventually(lambda: self.live.writers.recorder.nudges.total() == 1)
+        eventually(lambda: self.live.recorder.nudges.total() == 1)
         self.server.log.clear()
 
     def follows(self, name: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
+from scheduler_ext.cluster.following import PodFollower
 from scheduler_ext.cluster.inventory.node_handler import NodeHandler
 from scheduler_ext.cluster.inventory.pod_handler import PodHandler
 from scheduler_ext.cluster.inventory.report_handler import ReportHandler
@@ -63,9 +64,9 @@ def created(name: str, ago_s: float) -> Json:
 
 
 class Told:
-    """An inventory and its three handlers."""
+    """An inventory and its three handlers; `followers` follow the pods, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *followers: PodFollower) -> None:
         self.inventory = Cache(150, 300)
         self.woken = 0
         self.problems = ReportProblems()
@@ -73,7 +74,7 @@ class Told:
         self.locked = LockedCache(self.inventory, self.extender)
         parts = (self.locked, ResourceNames(), self._wake)
         self.nodes = NodeHandler(*parts)
-        self.pods = PodHandler(*parts)
+        self.pods = PodHandler(*parts, followers)
         self.reports = ReportHandler(*parts, self.problems)
 
     def _wake(self) -> None:

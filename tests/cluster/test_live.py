@@ -191,11 +191,11 @@ def test_an_error_of_our_own_loses_no_change(
     publish = getattr(living.extender, method)
     failed = threading.Event()
 
-    def fail_once(nodes: Any) -> Any:
+    def fail_once(nodes: Any, **options: Any) -> Any:
         if not failed.is_set():
             failed.set()
             raise ZeroDivisionError
-        return publish(nodes)
+        return publish(nodes, **options)
 
     if method == "update_nodes":
         living.start()

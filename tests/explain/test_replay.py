@@ -84,9 +84,8 @@ def running(*objects: Json, config: Configuration | None = None) -> Running:
     found = read_objects(inventory(*objects))
     extender = Extender(config)
     forecast = Forecast(workload_of(found.pods, resources), ())
-    extender.replace_nodes(assemble(found, resources).values(), forecast)
     index = device_index(found, resources)
-    extender.claims = index
+    extender.replace_nodes(assemble(found, resources).values(), forecast, index)
     facts = {name: node_constraints(node) for name, node in found.nodes.items()}
     return Running(extender, waiting(found, resources, index), facts, config)
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_ext.core.node.node import Wait
 from scheduler_ext.core.request.gang_wish import GATE
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.sentences import BEING_DELETED
 from scheduler_ext.explain.waiting import FITS_NOW, NOT_ASKED, LongWait, Waiting
-from scheduler_ext.features.gangs.planning.plan import GangWait
 from tests.explain.explaining import free_node
 from tests.explain.test_replay import Running, running
 from tests.extender.preempting import on_share, share_node, whole_node
@@ -77,12 +77,12 @@ GATED = pod("p", {WHOLE: "1"}, schedulingGates=[{"name": GATE}])
     ("wait", "expected"),
     [
         pytest.param(
-            GangWait("gang ml/train: 1 of 2 members fit", "Insufficient cpu"),
+            Wait("gang ml/train: 1 of 2 members fit", "Insufficient cpu"),
             ("p", "Insufficient cpu", "gang ml/train: 1 of 2 members fit"),
             id="what its gang lacks",
         ),
         pytest.param(
-            GangWait("gang ml/train: 1 of 2 pods exist"),
+            Wait("gang ml/train: 1 of 2 pods exist"),
             ("p", NOT_ASKED, "gang ml/train: 1 of 2 pods exist"),
             id="the pods of its gang",
         ),
@@ -97,10 +97,10 @@ GATED = pod("p", {WHOLE: "1"}, schedulingGates=[{"name": GATE}])
         ),
     ],
 )
-def test_what_a_pod_behind_a_gate_waits_for(wait: GangWait | None, expected: tuple[str, str, str]) -> None:
+def test_what_a_pod_behind_a_gate_waits_for(wait: Wait | None, expected: tuple[str, str, str]) -> None:
     """Though a node would take it."""
     there = running(*whole_node("n", None), GATED)
-    explainer = Explainer(there, there.extender.record, there.config, gang_wait=lambda _: wait)
+    explainer = Explainer(there, there.extender.record, there.config, wait_of=lambda _: wait)
     found = Waiting(there, there.extender.record, explainer, Clock())
     assert told(found) == [expected]
     assert found.reasons() == {expected[1]: 1}

@@ -9,6 +9,7 @@ from typing import Any
 
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.extender.preemptor import Advice
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, names_body, node, pod
@@ -23,9 +24,11 @@ def infos_of(*objects: Json) -> dict[str, NodeInfo]:
     return dict(assemble(read_objects(inventory(*objects)), Configuration().resource_names()))
 
 
-def extender_on(*objects: Json, config: Configuration | None = None) -> Extender:
-    """The extender that knows these objects."""
-    extender = Extender(config or Configuration())
+def extender_on(
+    *objects: Json, config: Configuration | None = None, features: Sequence[Advice] = ()
+) -> Extender:
+    """The extender that knows these objects, with the advice of features."""
+    extender = Extender(config or Configuration(), features)
     tell(extender, *objects)
     return extender
 

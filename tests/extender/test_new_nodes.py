@@ -16,13 +16,12 @@ from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.explain.autoscaling import new_node_in_words
 from scheduler_ext.extender.new_nodes import Cure, NewNodes
-from scheduler_ext.features.autoscaling.blind_rejections import BlindRejections
 from scheduler_ext.wire.config import Configuration
 from tests import oracle
 from tests.core.asked import whole
-from tests.explain.explaining import explained, mig
-from tests.extender.preempting import extender_on, until
-from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, names_body, node, pod
+from tests.explain.explaining import explained
+from tests.extender.preempting import extender_on
+from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, node, pod
 from tests.strategies import RESOURCES, clusters, several_requests, snapshot_of
 
 WHOLE = "nvidia.com/gpu"
@@ -254,38 +253,6 @@ def test_kinds_that_are_gone_are_forgotten() -> None:
         assert snapshot is not None
         assert new_nodes.cures(request, snapshot) == {"n": "curable"}
     assert len(new_nodes._kinds) < 100
-
-
-def test_refusals_count_by_the_best_verdict_on_the_refusing_nodes() -> None:
-    extender = extender_on(
-        *(gpu_node("held", [gpu(0)]), node("held", {WHOLE: "1"}), pod("other", {WHOLE: "1"}, on="held")),
-        *(gpu_node("none", [gpu(0, mig=mig())], migStrategy="mixed"), node("none", {WHOLE: "1"})),
-        *(gpu_node("t4", [gpu(0, model="T4")]), node("t4", {WHOLE: "1"})),
-    )
-    blind = extender.blind_rejections
-    asking = wishes({WHOLE: "1"}, model="A100")
-    blind.answered("filter", extender.filter(names_body(asking, ["held", "none", "t4"]), until()))
-    blind.read()
-    assert counted(blind) == {
-        ("Insufficient nvidia.com/gpu per device", "curable"): 1,
-        ("node(s) didn't match the requested GPU model", "incurable"): 1,
-    }
-    blind.answered("filter", extender.filter(names_body(asking, ["none"]), until()))
-    blind.read()
-    assert counted(blind)["Insufficient nvidia.com/gpu per device", "incurable"] == 1
-
-
-def test_a_name_that_is_no_node_here_is_unknown() -> None:
-    extender = extender_on(gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}))
-    extender.blind_rejections.answered(
-        "filter", extender.filter(names_body(pod("p", {WHOLE: "1"}), ["stranger"]), until())
-    )
-    extender.blind_rejections.read()
-    assert counted(extender.blind_rejections) == {("node(s) had no fresh GPU inventory", "unknown"): 1}
-
-
-def counted(blind: BlindRejections) -> dict[Any, int]:
-    return {labels: count for labels, count in dict(blind.rejections).items() if count}
 
 
 @pytest.mark.parametrize(

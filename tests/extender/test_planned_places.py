@@ -134,7 +134,7 @@ def test_a_refusal_on_a_former_nomination_is_no_misfit_of_the_present_place() ->
 
 def test_a_place_that_is_not_published_yet_is_found() -> None:
     there = Planned()
-    there.extender.nominations.planned = {"p": "n3"}
+    there.extender.nominations.plan({"p": "n3"})
     assert there.fitting(asking("p")) == ["n3"]
     assert len(there.fitting(asking("q"))) == len(NAMES)
 

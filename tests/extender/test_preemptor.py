@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from itertools import chain, count, repeat
 from types import SimpleNamespace
 
@@ -14,6 +16,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget, Selector
 from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.extender import preemptor
+from scheduler_ext.server.serving import Serving
 from scheduler_ext.wire.config import Configuration, PreemptionSection
 from tests.extender.preempting import (
     WHOLE,
@@ -108,11 +111,25 @@ def test_for_a_member_that_filter_lets_to_its_place_alone_pods_leave(
     assert preempt(extender_on(*TWO), asking, {"n1": uids("a"), "n2": uids("b")}) == victims
 
 
+@dataclass
+class Advised(Serving):
+    """A feature with an opinion."""
+
+    held_back: str = ""
+    first: Mapping[str, set[str]] = field(default_factory=dict)
+
+    def goes_first(self, info: NodeInfo) -> Collection[str]:
+        return self.first.get(info.name, ())
+
+    def holds_back(self, uid: str) -> bool:
+        return uid == self.held_back
+
+
 def test_budgets_are_counted() -> None:
     guarded = on_gpu("a", "n1", 1)
     guarded["metadata"]["labels"] = {"app": "web"}
     extender = extender_on(*whole_node("n1", "a", "b"), guarded, on_gpu("b", "n1", 5))
-    extender.preemptor.budgets = lambda: (Budget("default", "web", Selector({"app": "web"}), 0),)
+    extender.budgets.update({"uid": Budget("default", "web", Selector({"app": "web"}), 0)})
     assert preempt(extender, URGENT, {"n1": uids("a")}) == {"n1": ["b"]}
 
 
@@ -132,8 +149,7 @@ def test_no_pod_leaves_for_a_pod_that(asking: Json, config: Configuration) -> No
 
 
 def test_no_pod_leaves_for_one_that_fits_where_kube_scheduler_did_not_look() -> None:
-    extender = extender_on(*TWO)
-    extender.preemptor.is_to_be_nominated = lambda uid: uid == "uid-urgent"
+    extender = extender_on(*TWO, features=[Advised(held_back="uid-urgent")])
     assert preempt(extender, URGENT, {"n1": uids("a")}) == {}
     assert preempt(extender, pod("other", {WHOLE: "1"}, priority=100), {"n1": uids("a")}) == {"n1": ["a"]}
 
@@ -322,6 +338,6 @@ def test_idle_pods_of_the_source_go_first() -> None:
     early, late = on_gpu("early", "n"), on_gpu("late", "n")
     early["status"]["startTime"] = "2026-01-01T00:00:00Z"
     late["status"]["startTime"] = "2026-01-02T00:00:00Z"
-    extender = extender_on(*whole_node("n", "early", "late"), early, late)
-    extender.preemptor.idle = lambda info: {"uid-early"} if info.name == "n" else set()
+    advice = Advised(first={"n": {"uid-early"}})
+    extender = extender_on(*whole_node("n", "early", "late"), early, late, features=[Serving(), advice])
     assert preempt(extender, URGENT, {"n": uids("early", "late")}) == {"n": ["early"]}

@@ -10,7 +10,6 @@ from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.features.gangs.planning.plan import Plan
 from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.wire.config import Configuration
@@ -29,7 +28,6 @@ class Followed:
         self.extender = Extender(self.config)
         self.told = SourceStatus([Check("inventory", True)], 0.0)
         self.pods: Sequence[PendingPod] = ()
-        self.planned: Plan | None = None
         if objects:
             self.follow(*objects, freshness=freshness)
 
@@ -60,9 +58,6 @@ class Followed:
 
     def is_gone(self, uid: str) -> bool:
         return False
-
-    def plan(self) -> Plan | None:
-        return self.planned
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from werkzeug.test import Client, TestResponse
 from scheduler_ext.cli import serving_apps as serving_apps_module
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.server_options import Apps
+from scheduler_ext.server.serving import Serving
 from scheduler_ext.sources import file_source
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.sources.inventory_file import read_nodes
@@ -63,7 +64,9 @@ def _named(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-def loaded(inventory: Path, extender: Extender, config: Configuration) -> InventorySource:
+def loaded(
+    inventory: Path, extender: Extender, config: Configuration, _features: Sequence[Serving] = ()
+) -> InventorySource:
     """An inventory file, read without a child process."""
     source = InventorySource(inventory, extender, config.resource_names())
     with pytest.MonkeyPatch.context() as patch:

@@ -9,7 +9,6 @@ import pytest
 from werkzeug.test import Client
 
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.features.gangs.queue.queue_list import QueueView
 from scheduler_ext.server import inspect_routes
 from scheduler_ext.server.http.body import BODY_RECEIVED
 from scheduler_ext.server.shared_answers import SharedAnswers
@@ -20,17 +19,19 @@ from tests.server.served import served
     ("path", "owner", "name"),
     [
         pytest.param("/inventory", inspect_routes, "inventory_list", id="the inventory"),
-        pytest.param("/idle?namespace=a", inspect_routes, "idle_pod_list", id="idle pods"),
         pytest.param("/pods", inspect_routes, "pod_list", id="pods"),
         pytest.param("/debug/ledger", inspect_routes, "ledger_dump", id="the ledger"),
         pytest.param("/debug/snapshot", Explainer, "snapshot_file", id="the snapshot"),
-        pytest.param("/queue", QueueView, "listed", id="the queue"),
-        pytest.param("/page/queue", QueueView, "listed", id="the page's queue"),
     ],
 )
 def test_requests_that_wait_share_one_answer(
     monkeypatch: pytest.MonkeyPatch, path: str, owner: Any, name: str
 ) -> None:
+    check_shared(monkeypatch, path, owner, name)
+
+
+def check_shared(monkeypatch: pytest.MonkeyPatch, path: str, owner: Any, name: str) -> None:
+    """Requests for a path that wait for each other call this function once."""
     compute, computed = getattr(owner, name), []
 
     def counted(*arguments: Any, **named: Any) -> Any:

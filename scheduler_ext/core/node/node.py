@@ -127,6 +127,15 @@ class PendingPod:
         return self.planned is not None and self.planned.node == self.nominated_node
 
 
+class Wait(NamedTuple):
+    """What a pod waits for beside a node of its own, such as the other pods of its gang, in a sentence
+    without a full stop, and the reason for which most nodes refuse it beside them; None: it is not of a kind
+    without a place."""
+
+    text: str
+    reason: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
     """A node from its sources; `allocatable` is None without a Node object. `assumed` are the uids of pods

@@ -4,7 +4,7 @@ taint for one that still starts: it places no pod there, and adds no second node
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -13,6 +13,7 @@ from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import JSON_PATCH, RefusedError, Transport, is_transient
 from scheduler_ext.cluster.events.event_recorder import event_body
+from scheduler_ext.cluster.following import NodeFollower
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node_labels import MANAGED_STARTING_TAINT, STARTING_TAINT
@@ -20,6 +21,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.counters import Counter
 from scheduler_ext.features.autoscaling.starting import missing_at_start
+from scheduler_ext.wire import kube
 
 log = logging.getLogger(__name__)
 
@@ -46,15 +48,13 @@ class Cluster(Protocol):
     @property
     def snapshot(self) -> Snapshot | None: ...
 
-    def node_facts(self) -> Mapping[str, NodeFacts]: ...
-
     def active(self) -> bool: ...
 
 
-class StartupTaints(Background):
-    """Writes while this extender is active in the `cluster`, which has the latest taints of each Node. `say`
-    writes an Event, and `warn` one about a node, its uid, for a reason, with a note. The API
-    server takes the write only where the taints are still those that were seen."""
+class StartupTaints(Background, NodeFollower):
+    """Writes while this extender is active in the `cluster`. `say` writes an Event, and `warn` one about a
+    node, its uid, for a reason, with a note. The API server takes the write only where the taints are still
+    those that were seen. Its thread starts with the first node that has such a taint."""
 
     taints = Counter(
         "gpu_extender_startup_taints",
@@ -79,6 +79,11 @@ class StartupTaints(Background):
         self._say = say
         self._warn = warn
         self._retry = Retry(transport.server, Backoff(), probes=False)
+        self._started = False
+        # The nodes with the taint; replaced and never changed.
+        self._tainted: Mapping[str, NodeFacts] = {}
+        # Those that were seen since the last update; None: without the taint, or gone.
+        self._read: dict[str, NodeFacts | None] = {}
         # Since when each node with the taint is seen.
         self._since: dict[str, float] = {}
         # When the write to such a node was last refused.
@@ -86,6 +91,24 @@ class StartupTaints(Background):
         # Nodes that have changed, as the API server says: as they were known then, with the time.
         self._changed: dict[str, tuple[NodeFacts, float]] = {}
         self._problem: str | None = None
+
+    def start(self) -> None:
+        """Begin the work when a node has the taint."""
+
+    def seen(self, name: str, node: kube.Node, facts: NodeFacts) -> None:
+        self._read[name] = facts if any(taint.key in TAINTS for taint in facts.taints) else None
+
+    def forget(self, names: Collection[str]) -> None:
+        self._read.update(dict.fromkeys(names))
+
+    def update(self) -> None:
+        read, self._read = self._read, {}
+        if any(facts is not None for facts in read.values()) or not self._tainted.keys().isdisjoint(read):
+            both = {**self._tainted, **read}
+            self._tainted = {name: facts for name, facts in both.items() if facts is not None}
+        if self._tainted and not self._started:
+            self._started = True
+            super().start()
 
     def run(self) -> None:
         while not self.stopped.wait(EVERY_S):
@@ -98,11 +121,7 @@ class StartupTaints(Background):
 
     def _look(self, snapshot: Snapshot) -> None:
         now = time.monotonic()
-        tainted = {
-            name: facts
-            for name, facts in self._cluster.node_facts().items()
-            if any(taint.key in TAINTS for taint in facts.taints)
-        }
+        tainted = self._tainted
         self._since = {name: self._since.get(name, now) for name in tainted}
         self._refused_at = {name: at for name, at in self._refused_at.items() if name in tainted}
         self._changed = {name: change for name, change in self._changed.items() if name in tainted}

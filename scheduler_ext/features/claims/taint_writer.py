@@ -14,7 +14,7 @@ from scheduler_ext.core.dra.device_taints import DeviceTaint, by_rule
 from scheduler_ext.core.dra.published import DeviceId
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.counters import Counter
+from scheduler_ext.features.claims.counters import TAINT_WRITES
 from scheduler_ext.features.claims.tainted import wanted_taints
 from scheduler_ext.wire.dra.taint_rule import taint_rule_body
 
@@ -31,12 +31,7 @@ class TaintWriter(Background):
     """Writes while `active` says that this extender writes to the cluster. `path` returns the path of the
     rules once they are listed, None before; `snapshot` the latest inventory."""
 
-    writes = Counter(
-        "gpu_extender_device_taint_writes",
-        "DeviceTaintRules for sick and cordoned GPUs that were created or deleted, and writes that failed.",
-        ("result",),
-        ("created", "deleted", "failed"),
-    )
+    writes = TAINT_WRITES
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from scheduler_ext.feature import Command, Feature
 
 COST = Feature(
     name="cost",
+    serving="scheduler_ext.features.cost.serving",
     commands=(
         Command(
             "cost",

@@ -4,6 +4,7 @@ from scheduler_ext.feature import Command, Feature
 
 IDLE = Feature(
     name="idle",
+    serving="scheduler_ext.features.idle.serving",
     commands=(
         Command(
             "idle",

@@ -1,7 +1,7 @@
 """All metrics of one extender. One process, so the plain registry is enough."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,15 +17,12 @@ from prometheus_client import (
 from scheduler_ext import __version__
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.extender.answer import Answer
-from scheduler_ext.features.cost.metrics import ValueMetrics
-from scheduler_ext.features.gangs.planning.plan import Plan
-from scheduler_ext.features.gangs.queue.metrics import QueueMetrics
-from scheduler_ext.features.idle.metrics import IdleText
 from scheduler_ext.server.http.tls import not_after
 from scheduler_ext.server.metrics.gauges import Longest, Pending, Replicas, SourceMetrics, Workloads
 from scheduler_ext.server.metrics.gpu_metrics import GpuText, visible
 from scheduler_ext.server.metrics.node_metrics import NodeText
 from scheduler_ext.server.metrics.reading_metrics import ReadingText
+from scheduler_ext.server.serving import Parts
 from scheduler_ext.server.shared_answers import SharedAnswers
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.wire.config import Configuration
@@ -49,11 +46,13 @@ class Metrics:
         longest: Longest = lambda wall_time: (),
         workloads: Workloads = dict,
         replicas: Replicas = dict,
-        plan: Callable[[], Plan | None] = lambda: None,
+        gpus: GpuText | None = None,
+        features: Sequence[Parts] = (),
     ) -> None:
         """`pending` returns the number of waiting pods by reason, `longest` those that wait longest, and
-        `workloads` their number by workload; `replicas` how many more pods of counted templates fit; `plan`
-        is that of the waiting pods; `certificate_file` has the certificate of the API."""
+        `workloads` their number by workload; `replicas` how many more pods of counted templates fit;
+        `certificate_file` has the certificate of the API; `gpus` is the text about GPUs that `features` use,
+        too."""
         # Otherwise every counter has one more series, which no query uses; the switch is per process.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = CollectorRegistry()
@@ -86,13 +85,13 @@ class Metrics:
             self._rejections.labels(reason.text)
         self._texts = SharedAnswers[tuple[bytes, bytes]]()
         resources = config.resource_names()
-        self._gpus = GpuText(source, resources, config.memory.headroom_percent, config.metrics.detail)
+        self._gpus = gpus if gpus is not None else gpu_text(source, config)
         self._states = NodeText(source, config.metrics.detail)
         self._readings = ReadingText(source, config.metrics.detail)
-        self._idle = IdleText(source, self._gpus, config.idle_after_s(), config.metrics.detail)
+        self._of_features = [text for feature in features for text in feature.texts]
         registry.register(SourceMetrics(source, resources, pending, longest, workloads, replicas))
-        registry.register(ValueMetrics(source, config))
-        registry.register(QueueMetrics(plan))
+        for collector in (each for feature in features for each in feature.metrics):
+            registry.register(collector)
         if certificate_file is not None:
             # Read at each scrape: the server reads a changed file within a second, or logs why not.
             Gauge(
@@ -130,8 +129,13 @@ class Metrics:
     def _render(self) -> tuple[bytes, bytes]:
         # The text about GPUs is large, and stays the same object while nothing changes.
         text = visible(generate_latest(self._registry)) + self._states.render()
-        text += self._readings.render() + self._idle.render()
+        text += self._readings.render() + b"".join(each.render() for each in self._of_features)
         return text, self._gpus.render()
+
+
+def gpu_text(source: Watched, config: Configuration) -> GpuText:
+    """The text about the GPUs of a source."""
+    return GpuText(source, config.resource_names(), config.memory.headroom_percent, config.metrics.detail)
 
 
 def _expiry(certificate: Path) -> float:

@@ -60,7 +60,7 @@ def test_the_cure_of_a_refusal_is_nudged(living: Living, monkeypatch: pytest.Mon
     assert living.nudged() == ["b"]
     annotations = living.server.store.get(NODES, "b").object()["metadata"]["annotations"]
     assert list(annotations) == ["gpu.scheduler-ext.io/inventory-changed"]
-    assert living.live.writers.recorder.nudges.total() == 2
+    assert living.live.recorder.nudges.total() == 2
 
 
 def test_the_end_of_a_place_that_preempt_named_is_nudged(
@@ -178,7 +178,7 @@ def test_a_release_is_as_late_as_it_arrived(unfollowed: Living, arrived_s: float
     refused_at = time.monotonic()
     healed(unfollowed)
     unfollowed.live.writers.cures.follow({"b": Cause.POD}, refused_at + arrived_s, unfollowed.live.snapshot)
-    assert list(unfollowed.live.writers.recorder._nudges) == nudged
+    assert list(unfollowed.live.recorder._nudges) == nudged
 
 
 def test_a_change_arrives_when_it_is_heard_of(unfollowed: Living, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,9 +205,9 @@ def test_a_refusal_on_the_snapshot_before_a_change_is_cured_by_it(unfollowed: Li
     rows = before.rows(["a", "b"])
     unfollowed.extender.refusals.remember(request, rows, before, time.monotonic())
     unfollowed.live.writers.cures.follow({}, time.monotonic(), unfollowed.live.snapshot)
-    assert list(unfollowed.live.writers.recorder._nudges) == ["b"]
+    assert list(unfollowed.live.recorder._nudges) == ["b"]
     # Not forever: a change is examined twice.
-    unfollowed.live.writers.recorder._nudges.clear()
+    unfollowed.live.recorder._nudges.clear()
     unfollowed.extender.refusals.remember(request, rows, before, time.monotonic())
     unfollowed.live.writers.cures.follow({}, time.monotonic(), unfollowed.live.snapshot)
-    assert not unfollowed.live.writers.recorder._nudges
+    assert not unfollowed.live.recorder._nudges

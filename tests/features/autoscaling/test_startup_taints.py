@@ -8,6 +8,7 @@ import pytest
 
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.features.autoscaling import startup_taints as taints_module
+from scheduler_ext.features.autoscaling.startup_taints import StartupTaints
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import NODES
@@ -44,7 +45,7 @@ def is_removal(request: Request) -> bool:
 
 
 def counted(living: Living) -> dict[str, int]:
-    found = living.live.writers.startup_taints.taints
+    found = living.loop(StartupTaints).taints
     return {result: found[result] for result in ("removed", "refused", "failed")}
 
 

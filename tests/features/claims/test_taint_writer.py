@@ -7,6 +7,7 @@ import pytest
 from scheduler_ext.core.dra.device import DraDevice
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.claims import taint_writer as writer_module
+from scheduler_ext.features.claims.taint_writer import TaintWriter
 from scheduler_ext.wire.config import Configuration, DraSection
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NODES
@@ -37,8 +38,7 @@ def dra(living: Living, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Living
 
 def looked(living: Living) -> None:
     """Wait for a whole look of the writer."""
-    writer = living.live.writers.taint_writer
-    assert writer is not None
+    writer = living.loop(TaintWriter)
     reconcile, looks = writer._reconcile, []
 
     def noted(path: str, snapshot: Snapshot) -> None:
@@ -81,8 +81,7 @@ def test_sick_and_cordoned_gpus_are_tainted_until_they_are_well(dra: Living) -> 
     )
     dra.report("c", gpu(0, "GPU-0"), gpu(1, "GPU-1"))
     eventually(lambda: rules(dra) == [])
-    writer = dra.live.writers.taint_writer
-    assert writer is not None
+    writer = dra.loop(TaintWriter)
     eventually(lambda: dict(writer.writes) == {"created": 2, "deleted": 2})
     assert dra.server.store.get(RULES, "theirs").name == "theirs"
 

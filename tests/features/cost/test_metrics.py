@@ -6,8 +6,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_ext.core.gpu.readings import Readings
+from scheduler_ext.features.cost.metrics import ValueMetrics
 from scheduler_ext.server.metrics import namespaces
 from scheduler_ext.server.metrics.registry import Metrics
+from scheduler_ext.server.serving import Parts
 from scheduler_ext.wire.config import Configuration, CostSection
 from tests.kube_objects import Json, gpu, gpu_node, holder
 from tests.server.followed import Followed
@@ -15,8 +17,12 @@ from tests.server.followed import Followed
 PRODUCT = "NVIDIA A100-SXM4-80GB"
 
 
+def metrics_of(source: Followed, config: Configuration) -> Metrics:
+    return Metrics(source, config, features=[Parts(metrics=(ValueMetrics(source, config),))])
+
+
 def scraped(source: Followed, config: Configuration | None = None) -> dict[str, float]:
-    metrics = Metrics(source, config or Configuration())
+    metrics = metrics_of(source, config or Configuration())
     families = text_string_to_metric_families(b"".join(metrics.render()).decode())
     return {
         ",".join((sample.name.removeprefix("gpu_extender_"), *sample.labels.values())): round(sample.value, 2)
@@ -61,7 +67,7 @@ def test_beyond_a_number_of_namespaces_the_smallest_are_combined(monkeypatch: py
 
 def test_a_report_with_only_another_idle_time_changes_the_idle_value() -> None:
     source = Followed(gpu_node("n", [held(0, "a", None)]))
-    metrics = Metrics(source, Configuration())
+    metrics = metrics_of(source, Configuration())
     for idle_s, expected in ((60, "0.0"), (3600, "3.4")):
         # Only the readings change, and no snapshot.
         source.tell(readings={"n": (Readings("GPU-0", idle_s=idle_s),)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -60,6 +61,14 @@ def test_an_old_report_makes_nothing_idle() -> None:
     found = scraped(Followed(*CLUSTER, freshness="Stale"))
     assert {each for name, each in found.items() if name.startswith("gpus_idle")} == {0}
     assert not any(name.startswith("idle_pods") for name in found)
+
+
+def test_an_overdue_report_makes_nothing_idle_where_nodes_count_by_their_labels() -> None:
+    source = Followed(*CLUSTER)
+    assert source.snapshot is not None
+    infos = [node.info for node in source.snapshot.nodes.values()]
+    source.set(replace(info, freshness="Missing", by_allocatable=True) for info in infos)
+    assert sum(scraped(source).values()) == 0
 
 
 def test_a_pod_becomes_idle_between_two_scrapes() -> None:

@@ -10,6 +10,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.features.gangs.planning.plan import Plan
 from scheduler_ext.features.gangs.queue.queue_list import QueueView
 from scheduler_ext.features.gangs.queue.routes import queue_blueprint
 from scheduler_ext.features.gangs.queue.start_estimates import StartEstimates
@@ -46,6 +47,7 @@ class PageServer(Followed):
         config = self.config
         self.set(infos)
         self.pending_lines = list(pending_lines)
+        self.planned: Plan | None = None
         resources, percent = config.resource_names(), config.memory.headroom_percent
         self.feed = PageFeed(
             self,
@@ -56,7 +58,9 @@ class PageServer(Followed):
             config.idle_after_s(),
         )
         explainer = Explainer(self, self.extender.record, config, self.extender.places)
-        queue = QueueView(self, lambda: self.pending_lines, StartEstimates(self, config, 60.0))
+        queue = QueueView(
+            self, lambda: self.pending_lines, StartEstimates(self, config, 60.0), lambda: self.planned
+        )
         app = inspect_app(
             page_blueprint(self.feed, config),
             pods_blueprint(self, Explaining(explainer)),

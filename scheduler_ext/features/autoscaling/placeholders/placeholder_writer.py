@@ -17,9 +17,9 @@ from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.counters import Counter
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.record import Record
+from scheduler_ext.features.autoscaling.counters import PLACEHOLDERS
 from scheduler_ext.features.autoscaling.placeholders.hourly_budget import HourlyBudget
 from scheduler_ext.features.autoscaling.placeholders.needed_nodes import NeededNode, Planner, Refused
 from scheduler_ext.features.autoscaling.placeholders.placeholder_job import (
@@ -67,14 +67,7 @@ def _urgency(waiting: PendingPod, present: Container[str]) -> tuple[bool, int, f
 class PlaceholderWriter(Background):
     """Writes while the extender is active. `say` writes an Event."""
 
-    placeholders = Counter(
-        "gpu_extender_placeholders",
-        "Placeholders for an autoscaler: created; removed, because their pod has a node or is gone; expired "
-        "at their deadline; and tries that the hourly budget (over-budget), the API server (refused) or a "
-        "failure (failed) ended, each repeated at growing intervals up to 30 s.",
-        ("result",),
-        ("created", "removed", "expired", "over-budget", "refused", "failed"),
-    )
+    placeholders = PLACEHOLDERS
 
     def __init__(
         self,
@@ -109,7 +102,7 @@ class PlaceholderWriter(Background):
         self._problem: str | None = None
 
     def run(self) -> None:
-        while self._settings.enabled and not self.stopped.wait(EVERY_S):
+        while not self.stopped.wait(EVERY_S):
             snapshot = self._cluster.snapshot
             if snapshot is None or not self._cluster.active():
                 # Another extender may change them meanwhile.

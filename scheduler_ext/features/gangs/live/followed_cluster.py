@@ -3,13 +3,14 @@ node has left of resources that are no GPU's. Objects are read before the lock o
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import NamedTuple, TypeAlias
 
 from cachetools import LRUCache
 
 from scheduler_ext.cluster.client.transport import ServerClock
+from scheduler_ext.cluster.following import NodeFollower, PodFollower
+from scheduler_ext.cluster.inventory.pod_state import PodState
 from scheduler_ext.core.intree import NodeFacts, PodNeeds, needs_key
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.request.quantity import QuantityError
@@ -41,7 +42,7 @@ class _Running(NamedTuple):
     amounts: Amounts
 
 
-FollowedPod: TypeAlias = WaitingPod | _Running | None
+_FollowedPod: TypeAlias = WaitingPod | _Running | None
 """None: the pod neither waits for GPUs nor takes anything of a node."""
 
 
@@ -54,21 +55,43 @@ class _Asked(NamedTuple):
     invalid: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class FollowedNode:
-    """A Node as kube-scheduler's own filters compare it."""
+class FollowedNodes(NodeFollower):
+    """Keeps the Nodes of `rooms` as kube-scheduler's own filters compare them."""
 
-    facts: NodeFacts
-    offered: Amounts
+    def __init__(self, rooms: NodeRooms) -> None:
+        self._rooms = rooms
+        # What was seen since the last update; None: the node is gone.
+        self._read: dict[str, tuple[NodeFacts, Amounts] | None] = {}
+
+    def seen(self, name: str, node: kube.Node, facts: NodeFacts) -> None:
+        status = node.status or kube.NodeStatus()
+        self._read[name] = facts, amounts_offered(quantities(status.allocatable))
+
+    def forget(self, names: Collection[str]) -> None:
+        self._read.update(dict.fromkeys(names))
+
+    def update(self) -> None:
+        for name, read in self._read.items():
+            if read is None:
+                self._rooms.remove_node(name)
+            else:
+                self._rooms.update_node(name, *read)
+        self._read = {}
 
 
-class FollowedCluster:
-    """`read` methods take no lock and are for one thread at a time; all others need that of the cache."""
+class FollowedCluster(PodFollower):
+    """The pods, and the rooms of `nodes`. Beside the methods of a follower, all need the lock of the cache.
+    `changed` is called after each update."""
 
-    def __init__(self, resources: ResourceNames, scheduler_names: Iterable[str]) -> None:
+    def __init__(
+        self, resources: ResourceNames, scheduler_names: Iterable[str], changed: Callable[[], None]
+    ) -> None:
         self.rooms = NodeRooms()
+        self.nodes = FollowedNodes(self.rooms)
         self.clock: ServerClock | None = None
-        self.changed: Callable[[], None] = lambda: None
+        self._changed = changed
+        # What was seen since the last update.
+        self._read: dict[str, _FollowedPod] = {}
         self._resources = resources
         self._scheduler_names = frozenset(scheduler_names)
         self._asked: LRUCache[bytes, _Asked] = LRUCache(_REMEMBERED)
@@ -81,37 +104,24 @@ class FollowedCluster:
         self._order: list[WaitingPod] = []
         self._resources_asked: Counter[str] = Counter()
 
-    def read_node(self, node: kube.Node, facts: NodeFacts) -> FollowedNode:
-        """A Node. Raises QuantityError for an amount that cannot be read."""
-        status = node.status or kube.NodeStatus()
-        return FollowedNode(facts, amounts_offered(quantities(status.allocatable)))
+    def seen(self, uid: str, pod: kube.Pod, state: PodState) -> None:
+        self._read[uid] = self._as_followed(pod, state)
 
-    def read_pod(self, pod: kube.Pod, state: object) -> FollowedPod:
-        """A pod; `state` is that in the cache."""
-        spec = pod.spec or kube.PodSpec()
-        if is_finished(pod):
-            return None
-        if spec.node_name:
-            known = state[0] if isinstance(state, tuple) and isinstance(state[0], BoundPod) else None
-            asked = other_requests(held_spec(pod), self._resources) if known is None else known.other_requests
-            return _Running(spec.node_name, amounts_needed(asked, frozenset()))
-        if isinstance(state, PendingPod) and self._is_ours(state):
-            return self._waiting_pod(pod, spec, state)
-        return None
+    def forget(self, uids: Collection[str]) -> None:
+        self._read.update(dict.fromkeys(uids))
 
-    def update_pods(self, pods: Mapping[str, FollowedPod], clock: ServerClock | None) -> None:
-        """These pods changed, by uid, as the API server said at that time."""
+    def update(self, clock: ServerClock | None) -> None:
         self.clock = clock or self.clock
-        for uid, pod in pods.items():
+        for uid, pod in self._read.items():
             if isinstance(pod, _Running):
                 self.rooms.place(uid, *pod)
             else:
                 self.rooms.remove(uid)
             self._wait(uid, pod if isinstance(pod, WaitingPod) else None)
-        self.changed()
+        self._read = {}
+        self._changed()
 
-    def known_pods(self) -> set[str]:
-        """The uids of all pods that wait or take something of a node."""
+    def known(self) -> set[str]:
         return {*self.rooms.pods(), *self._waiting}
 
     def waiting(self) -> list[WaitingPod]:
@@ -132,6 +142,18 @@ class FollowedCluster:
         if len(self._resources_asked) > _REMEMBERED:
             self._resources_asked = +self._resources_asked
         return set(self._resources_asked)
+
+    def _as_followed(self, pod: kube.Pod, state: PodState) -> _FollowedPod:
+        spec = pod.spec or kube.PodSpec()
+        if is_finished(pod):
+            return None
+        if spec.node_name:
+            known = state[0] if isinstance(state, tuple) and isinstance(state[0], BoundPod) else None
+            asked = other_requests(held_spec(pod), self._resources) if known is None else known.other_requests
+            return _Running(spec.node_name, amounts_needed(asked, frozenset()))
+        if isinstance(state, PendingPod) and self._is_ours(state):
+            return self._waiting_pod(pod, spec, state)
+        return None
 
     def _is_ours(self, pending: PendingPod) -> bool:
         return pending.scheduler_name in self._scheduler_names and not pending.pod.terminating
@@ -158,10 +180,10 @@ class FollowedCluster:
         key = spec_key(spec)
         asked = self._asked.get(key)
         if asked is None:
-            asked = self._asked[key] = self._read(pod)
+            asked = self._asked[key] = self._asked_anew(pod)
         return asked
 
-    def _read(self, pod: kube.Pod) -> _Asked:
+    def _asked_anew(self, pod: kube.Pod) -> _Asked:
         # Gates are known from the pod's state, and no obstacle to the plan for others.
         gates = gates_in_words(pod)
         features = tuple(each for each in not_modelled(pod) if each not in gates and each not in PREFERENCES)

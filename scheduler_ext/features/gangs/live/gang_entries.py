@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from scheduler_ext.core.node.node import Wait
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.live.gang_assembly import Assembled
 from scheduler_ext.features.gangs.planning.gang import Gang
 from scheduler_ext.features.gangs.planning.gang_decisions import Verdict
 from scheduler_ext.features.gangs.planning.gang_words import sentence
-from scheduler_ext.features.gangs.planning.plan import Entry, GangWait, State
+from scheduler_ext.features.gangs.planning.plan import Entry, State
 from scheduler_ext.features.gangs.planning.waiting_pod import WaitingPod
 
 _UNREAD = "the object of its group is still to be read"
@@ -90,13 +91,13 @@ class GangEntries:
         stands = self._stands.get(uid)
         return stands.gang if stands is not None else None
 
-    def wait(self, uid: str) -> GangWait | None:
+    def wait(self, uid: str) -> Wait | None:
         """What a member waits for; None for any other pod."""
         stands = self._stands.get(uid)
         if stands is None or not stands.reason:
             return None
         text = f"gang {stands.gang}: {stands.reason}" if stands.gang is not None else stands.reason
-        return GangWait(text, max(stands.refusals, key=stands.refusals.__getitem__, default=None))
+        return Wait(text, max(stands.refusals, key=stands.refusals.__getitem__, default=None))
 
     def entry(self, ask: WaitingPod, at: float) -> Entry:
         """How a member stands."""

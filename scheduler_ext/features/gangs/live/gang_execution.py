@@ -15,7 +15,7 @@ from scheduler_ext.cluster.client.transport import RefusedError, UnreachableErro
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.gang_wish import GangKey
-from scheduler_ext.counters import Counter
+from scheduler_ext.features.gangs.counters import EVICTIONS, GATES_LIFTED
 from scheduler_ext.features.gangs.live.gang_calls import GangCalls
 from scheduler_ext.features.gangs.live.gang_events import GangEvents
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
@@ -32,15 +32,8 @@ AGAIN_S = 15.0
 class GangExecution:
     """For one thread."""
 
-    lifted = Counter("gpu_extender_gang_gates_lifted", "Scheduling gates removed from pods of gangs.")
-    evictions = Counter(
-        "gpu_extender_gang_evictions",
-        "Evictions for gangs: victim (so that a gang of higher priority starts), overdue (a member of a "
-        "gang that did not start in time), refused (a budget kept one pod of a set, so none was "
-        "evicted).",
-        ("result",),
-        ("victim", "overdue", "refused"),
-    )
+    lifted = GATES_LIFTED
+    evictions = EVICTIONS
 
     def __init__(self, calls: GangCalls, events: GangEvents, active: Callable[[], bool]) -> None:
         self._calls = calls

@@ -61,7 +61,6 @@ class Source(Protocol):
     """The cluster as a running extender knows it."""
 
     locked: LockedCache
-    gang_pods: GangPods | None
 
     @property
     def latest_facts(self) -> Mapping[str, NodeFacts]: ...

@@ -2,13 +2,15 @@
 
 from collections.abc import Collection
 
+from scheduler_ext.cluster.following import PodFollower
+from scheduler_ext.cluster.inventory.pod_state import PodState
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_pod
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import max_duration_s, names_gang
 
 
-class GangPods:
+class GangPods(PodFollower):
     """Written by the thread of one watch; read by any."""
 
     def __init__(self, resources: ResourceNames) -> None:
@@ -16,8 +18,13 @@ class GangPods:
         self._pods: dict[str, GangPod] = {}
         self._durations: dict[str, float] = {}
 
-    def seen(self, uid: str, pod: kube.Pod) -> None:
-        """A pod as it is now."""
+    def seen(self, uid: str, pod: kube.Pod, state: PodState) -> None:
+        self._read(uid, pod)
+
+    def unreadable(self, uid: str, pod: kube.Pod) -> None:
+        self._read(uid, pod)
+
+    def _read(self, uid: str, pod: kube.Pod) -> None:
         if names_gang(pod):
             self._pods[uid] = gang_pod(pod, self._resources)
         else:
@@ -29,13 +36,11 @@ class GangPods:
             self._durations[uid] = duration
 
     def forget(self, uids: Collection[str]) -> None:
-        """These pods do not exist any more."""
         for uid in uids:
             self._pods.pop(uid, None)
             self._durations.pop(uid, None)
 
     def known(self) -> set[str]:
-        """The uids of all pods that are kept here."""
         return {*self._pods, *self._durations}
 
     def all(self) -> list[GangPod]:

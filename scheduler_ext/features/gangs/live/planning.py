@@ -21,8 +21,8 @@ from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.counters import Counter
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.features.gangs.counters import NOMINATIONS
 from scheduler_ext.features.gangs.live.followed_cluster import FollowedCluster
 from scheduler_ext.features.gangs.live.gang_planning import GangPlanning
 from scheduler_ext.features.gangs.live.nomination_writer import NominationWriter, Write
@@ -70,15 +70,7 @@ class Source(Protocol):
 class Planning(Background):
     """Plans while this extender is active and its watch of pods is alive."""
 
-    nominations = Counter(
-        "gpu_extender_nominations",
-        "Nominations of the planner for pods of no gang, by what became of them: bound where planned, bound "
-        "elsewhere, misfit (refused on the planned node), expired (not tried in time), conflict (another "
-        "component had nominated the pod), failed (not written), withdrawn (for a gang of higher priority), "
-        "deleted.",
-        ("outcome",),
-        [outcome.value for outcome in Outcome],
-    )
+    nominations = NOMINATIONS
 
     def __init__(
         self,
@@ -87,7 +79,9 @@ class Planning(Background):
         extender: Extender,
         followed: FollowedCluster,
         config: Configuration,
+        gangs: GangPlanning | None,
     ) -> None:
+        """`gangs` are planned, too, if there are any."""
         super().__init__("planner")
         self._source = source
         self._extender = extender
@@ -98,12 +92,9 @@ class Planning(Background):
         self._writer = NominationWriter(transport)
         # Pods that kube-scheduler has come to, since the last step.
         self._asked: deque[str] = deque(maxlen=_MOST_ASKED)
-        extender.nominations.on_asked = self._note_asked
         self._changed = Event()
-        followed.changed = self.wake
         self._was_active = False
-        self.gangs: GangPlanning | None = None
-        """Gangs, where they are planned too."""
+        self.gangs = gangs
         self._emptied = EmptiedNodes(extender.sizing)
         self._resolved = PlannedNodes(extender.sizing)
         # For those who read the plan.
@@ -126,7 +117,8 @@ class Planning(Background):
         if self.gangs is not None:
             self.gangs.stop()
 
-    def _note_asked(self, uid: str) -> None:
+    def asked(self, uid: str) -> None:
+        """A pod gets a node from filter, so kube-scheduler is about to bind it."""
         if self.gangs is None or not self.gangs.is_member(uid):
             self._asked.append(uid)
 
@@ -151,6 +143,10 @@ class Planning(Background):
         now = time.monotonic()
         due = self._planner.next_look(now)
         return _LOOK_EVERY_S if due is None else min(_LOOK_EVERY_S, due - now)
+
+    def is_active(self) -> bool:
+        """Whether this extender is the one that plans."""
+        return self._source.active()
 
     def plan(self) -> Plan:
         """All waiting pods as they stand now; while a step takes long, as they stood at the last call."""
@@ -234,7 +230,7 @@ class Planning(Background):
             stale = self._planner.stale(now, seen.asks)
             self._planned_at = time.time()
             given = self._planner.given
-            self._extender.nominations.planned = given
+            self._extender.nominations.plan(given)
         for uid in before - given.keys():
             self._writer.drop(uid)
         server_now = seen.server_time(now)
@@ -397,7 +393,7 @@ class Planning(Background):
         with self._lock:
             self._planner.forget()
             self._seen = None
-            self._extender.nominations.planned = {}
+            self._extender.nominations.plan({})
             if self.gangs is not None:
                 self.gangs.forget()
         with self._source.locked as cache:

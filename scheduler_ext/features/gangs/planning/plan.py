@@ -4,7 +4,6 @@ the metrics show it."""
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.planning.meaning_enum import MeaningEnum
@@ -51,14 +50,6 @@ class Entry:
     refusals: Mapping[str, int] = field(default_factory=dict)
     gang: GangKey | None = None
     deadline: float | None = None
-
-
-class GangWait(NamedTuple):
-    """What a member of a gang waits for with the others, in a sentence without a full stop, and the reason
-    for which most nodes refuse it beside them; None: it is not of a kind without a place."""
-
-    text: str
-    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

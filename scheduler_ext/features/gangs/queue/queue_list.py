@@ -27,16 +27,18 @@ class QueueView:
         source: QueueSource,
         lines: Callable[[], Sequence[Mapping[str, Any]]],
         estimates: StartEstimates,
+        plan: Callable[[], Plan | None] = lambda: None,
     ) -> None:
-        """`lines` are those of `explain.waiting`."""
+        """`lines` are those of `explain.waiting`; `plan` is that of the waiting pods, if there is one."""
         self._source = source
         self._lines = lines
         self._estimates = estimates
+        self._plan = plan
 
     def listed(self, namespace: str | None, now: float, most: int | None = None) -> dict[str, Any]:
         """The QueueList at `now` (wall time in seconds), at most so many of its rows; positions are those in
         the whole queue, also of the pods of one namespace."""
-        status, plan = self._source.status(), self._source.plan()
+        plan, past_runs = self._plan(), self._estimates.past_runs()
         pending = {each.pod.identity: each for each in self._source.pending()}
         lines = {line["uid"] or f"{line['namespace']}/{line['name']}": line for line in self._lines()}
         found = _planned_rows(plan, pending) if plan is not None else _bare_rows(pending)
@@ -56,7 +58,7 @@ class QueueView:
             "kind": "QueueList",
             "planning": plan is not None,
             "plannedAt": time_text(plan.made_at) if plan is not None else None,
-            "runTimes": len(status.past_runs) if status.past_runs is not None else None,
+            "runTimes": len(past_runs) if past_runs is not None else None,
             "within": WITHIN,
             "total": len(wanted),
             "states": {state.value: state.meaning for state in dict.fromkeys(row.state for row in rows)},

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable, Collection
 
-from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.node.pod_facts import PodFacts
+from scheduler_ext.cluster.following import PodFollower
+from scheduler_ext.cluster.inventory.pod_state import OtherPod, PodState
 from scheduler_ext.features.gangs.queue.run_times import PastRuns, Run, RunKind
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.pod_facts import pod_facts
 
 
-class RunRecorder:
+class RunRecorder(PodFollower):
     """Follows pods on nodes until they end. All calls come from the thread of the watch; `past` may be copied
     from any thread. A pod that ended while no watch ran is left out: the time of its end is unknown."""
 
@@ -18,18 +20,21 @@ class RunRecorder:
         self._running: dict[str, Run] = {}
         self.past = PastRuns(wall_time(), most)
 
-    def seen(self, pod: BoundPod, facts: PodFacts) -> None:
-        """A pod is on a node, or has finished there."""
-        if pod.finished:
-            self.gone((pod.uid,))
-        elif pod.started_at is not None:
-            kind = RunKind(pod.namespace, facts.owner, pod.asked)
-            self._running[pod.uid] = Run(kind, pod.started_at)
+    def seen(self, uid: str, pod: kube.Pod, state: PodState) -> None:
+        if not isinstance(state, tuple) or isinstance(state, OtherPod):
+            return
+        holder, _ = state
+        if holder.finished:
+            self.ended(uid)
+        elif holder.started_at is not None:
+            kind = RunKind(holder.namespace, pod_facts(pod).owner, holder.asked)
+            self._running[uid] = Run(kind, holder.started_at)
 
-    def gone(self, uids: Collection[str], *, just_now: bool = True) -> None:
-        """These pods have ended; `just_now` if a watch reported it."""
-        now = self._wall_time()
+    def ended(self, uid: str) -> None:
+        run = self._running.pop(uid, None)
+        if run is not None:
+            self.past.ended(run._replace(ended_at=self._wall_time()))
+
+    def forget(self, uids: Collection[str]) -> None:
         for uid in uids:
-            run = self._running.pop(uid, None)
-            if run is not None and just_now:
-                self.past.ended(run._replace(ended_at=now))
+            self._running.pop(uid, None)

@@ -12,7 +12,7 @@ from scheduler_ext.core.intree import NodeFacts, PodNeeds, needs_key
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import needs_of
-from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
+from scheduler_ext.features.gangs.planning.plan import Entry, State
 from scheduler_ext.features.gangs.queue.estimate import Estimate, estimates
 from scheduler_ext.features.gangs.queue.room import Amounts, Arrivals, Holder, Waiter
 from scheduler_ext.features.gangs.queue.room_of_nodes import RoomOfNodes, amounts_of
@@ -107,8 +107,6 @@ class QueueSource(Protocol):
 
     def node_facts(self) -> Mapping[str, NodeFacts]: ...
 
-    def plan(self) -> Plan | None: ...
-
     def status(self) -> SourceStatus: ...
 
     @property
@@ -123,13 +121,16 @@ class StartEstimates:
         source: QueueSource,
         config: Configuration,
         wait_s: float = _WAIT_S,
+        past_runs: Callable[[], PastRuns | None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
         wall_time: Callable[[], float] = time.time,
     ) -> None:
-        """A question waits up to `wait_s` for the first estimates."""
+        """A question waits up to `wait_s` for the first estimates. `past_runs` are the run times of pods that
+        have ended, None if none are remembered; a copy of them is safe."""
         self._source = source
         self._room = RoomOfNodes(config.sizing())
         self._wait_s = wait_s
+        self.past_runs = past_runs
         self._monotonic = monotonic
         self._wall_time = wall_time
         self._lock = Lock()
@@ -176,7 +177,8 @@ class StartEstimates:
             return Estimated(now, found, _refused(rows))
         self._room.follow(snapshot, self._source.node_facts())
         holders = list(self._room.holders(status.facts, now))
-        past = status.past_runs.copy() if status.past_runs is not None else PastRuns(now, 1)
+        known = self.past_runs()
+        past = known.copy() if known is not None else PastRuns(now, 1)
         asked = _Asked(self._room, self._source)
         waiters = [asked.waiter(row) for row in queue]
         running = [Run(holder.kind, now - holder.age_s) for _, holder in holders]

@@ -19,7 +19,7 @@ from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import RefusedError, Transport, is_transient
 from scheduler_ext.cluster.evictions import is_held_by_budget
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.counters import Counter
+from scheduler_ext.features.idle.counters import RECLAIMS
 from scheduler_ext.features.idle.reclaim.reclaim_calls import FoundPod, ReclaimCalls
 from scheduler_ext.features.idle.reclaim.reclaim_events import (
     cancelled_event,
@@ -52,15 +52,7 @@ class Reclaimer(Background):
     """Works while `active` says that this extender writes to the cluster. `source` has the present cluster;
     `say` writes an Event. The record is in `namespace`."""
 
-    reclaims = Counter(
-        "gpu_extender_reclaims",
-        "Idle pods that opted in, by the last step of reclaim: dry_run (would be warned), warned, cancelled "
-        "(the warning ended), evicted, budget (a try that a PodDisruptionBudget refused), limited (waits, "
-        "because perHour pods were evicted within an hour), failed (the API server refused or did not "
-        "answer).",
-        ("result",),
-        ("dry_run", "warned", "cancelled", "evicted", "budget", "limited", "failed"),
-    )
+    reclaims = RECLAIMS
 
     def __init__(
         self,

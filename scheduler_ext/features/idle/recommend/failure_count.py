@@ -1,7 +1,9 @@
 """Counts the containers that ran out of GPU memory, each termination once."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
+from scheduler_ext.cluster.following import PodFollower
+from scheduler_ext.cluster.inventory.pod_state import PodState, holds_gpus
 from scheduler_ext.counters import Counter
 from scheduler_ext.features.idle.recommend.gpu_memory_failures import gpu_memory_failures
 from scheduler_ext.wire import kube
@@ -12,9 +14,8 @@ _MAX_NAMESPACES = 1000
 _OTHERS = "_others"
 
 
-class FailureCount:
-    """Terminations in the first complete list are not counted: an earlier process may have counted them. For
-    the thread of one watch."""
+class FailureCount(PodFollower):
+    """Terminations in the first complete list are not counted: an earlier process may have counted them."""
 
     counts = Counter(
         "gpu_extender_gpu_out_of_memory",
@@ -29,11 +30,11 @@ class FailureCount:
         self._known: dict[str, frozenset[tuple[str, str]]] = {}
 
     def listed(self) -> None:
-        """A list is complete."""
         self._counting = True
 
-    def seen(self, uid: str, pod: kube.Pod) -> None:
-        """A pod with GPUs, as it is now."""
+    def seen(self, uid: str, pod: kube.Pod, state: PodState) -> None:
+        if not holds_gpus(state):
+            return
         # Prometheus sees no increase in a series that begins at 1.
         label = self._label(pod)
         if label not in self.counts:
@@ -45,8 +46,7 @@ class FailureCount:
         if new and self._counting:
             self.counts.inc(label, by=len(new))
 
-    def forget(self, uids: Iterable[str]) -> None:
-        """These pods do not exist any more."""
+    def forget(self, uids: Collection[str]) -> None:
         for uid in uids:
             self._known.pop(uid, None)
 

@@ -10,9 +10,11 @@ import pytest
 
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.features.autoscaling.blind_rejections import BlindRejections
 from scheduler_ext.features.autoscaling.placeholders import placeholder_writer as writer_module
 from scheduler_ext.features.autoscaling.placeholders.hourly_budget import NAME as BUDGET
 from scheduler_ext.features.autoscaling.placeholders.hourly_budget import HourlyBudget
+from scheduler_ext.features.autoscaling.placeholders.placeholder_writer import PlaceholderWriter
 from scheduler_ext.wire.config import AutoscalerSection, Configuration, PlaceholdersSection
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NODES, PODS
@@ -95,7 +97,7 @@ class Scaling:
         return len(json.loads(data.get("created", "[]")))
 
     def counted(self, living: Living) -> dict[str, int]:
-        found = living.live.writers.placeholders.placeholders
+        found = living.loop(PlaceholderWriter).placeholders
         return {result: count for result, count in dict(found).items() if isinstance(result, str) and count}
 
     def looks(self) -> None:
@@ -167,9 +169,10 @@ def test_a_placeholder_is_no_waiting_pod(scaling: Scaling) -> None:
     assert scaling.waiting(living) == {"large", "later"}
     answer = living.extender.filter(names_body(mine, ["a", "b"]), time.monotonic() + 60)
     assert json.loads(answer.body)["NodeNames"] == []
-    living.extender.blind_rejections.answered("filter", answer)
-    living.extender.blind_rejections.read()
-    assert not dict(living.extender.blind_rejections.rejections)
+    blind = BlindRejections(living.extender.new_nodes)
+    blind.answered("filter", answer)
+    blind.read()
+    assert not dict(blind.rejections)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +235,7 @@ def test_nothing_is_created_beyond_the_hourly_budget_and_nothing_stays(scaling: 
     delete(scaling, "large")
     eventually(lambda: scaling.jobs() == [])
     # An hour later, there is room again.
-    budget = living.live.writers.placeholders._budget
+    budget = living.loop(PlaceholderWriter)._budget
     budget.wall = lambda: time.time() + 3601
     scaling.wait(living, pod("third", {WHOLE: "2"}, schedulerName="gpu-scheduler"))
     eventually(lambda: scaling.jobs() == ["default/third"])

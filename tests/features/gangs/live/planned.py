@@ -17,7 +17,9 @@ from scheduler_ext.extender.extender import Extender
 from scheduler_ext.features.gangs.live.own_writes import OwnWrites
 from scheduler_ext.features.gangs.live.planning import Planning
 from scheduler_ext.features.gangs.planning.plan import Entry, State
+from scheduler_ext.features.gangs.serving import GangsServing
 from scheduler_ext.features.gangs.wire.nomination import START_BY
+from scheduler_ext.server.serving import servings
 from scheduler_ext.wire.config import Configuration, GangsSection, NominateSection
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION
 from scheduler_ext.wire.times import time_text
@@ -58,7 +60,8 @@ class Planned:
         leader = None
         if lease is not None:
             leader = partial(Leadership, namespace=lease[0], name=lease[1], pod=lease[2])
-        live = LiveInventory(self.transport, Extender(config), config, leader)
+        features = servings(config)
+        live = LiveInventory(self.transport, Extender(config, features), config, leader, "", features)
         self.lives.append(live)
         live.start()
         eventually(lambda: live.snapshot is not None)
@@ -152,9 +155,12 @@ def info(live: LiveInventory, name: str) -> NodeInfo:
     return live.snapshot.nodes[name].info
 
 
+def serving(live: LiveInventory) -> GangsServing:
+    return next(each for each in live._features if isinstance(each, GangsServing))
+
+
 def planning(live: LiveInventory) -> Planning:
-    assert live.planning is not None
-    return live.planning
+    return next(each for each in live._loops if isinstance(each, Planning))
 
 
 def own_writes(live: LiveInventory) -> OwnWrites:
@@ -170,7 +176,7 @@ def entries(live: LiveInventory) -> dict[str, Entry]:
 
 def waits_for(live: LiveInventory, name: str = "a") -> str:
     """What a pod waits for with its gang."""
-    wait = live.gang_wait(f"uid-{name}")
+    wait = serving(live).wait_of(f"uid-{name}")
     return wait.text if wait is not None else ""
 
 

@@ -25,6 +25,7 @@ from tests.features.gangs.live.planned import (
     entries,
     is_lift,
     planning,
+    serving,
     started,
     states,
     waits_for,
@@ -74,7 +75,7 @@ def test_a_gang_that_is_short_of_cpu_says_so_everywhere(planned: Planned) -> Non
     short = "1 of 2 members fit; no node for 1 × nvidia.com/gpu: 1 Insufficient cpu"
     eventually(lambda: short in waits_for(live))
     assert [each.refusals for each in entries(live).values()] == [{"Insufficient cpu": 1}] * 2
-    wait = live.gang_wait("uid-b")
+    wait = serving(live).wait_of("uid-b")
     assert wait is not None
     assert wait.reason == "Insufficient cpu"
     eventually(lambda: planned.events("GPUGangWaiting", short) == {"a", "b"})
@@ -206,7 +207,7 @@ def test_a_pod_that_waits_behind_a_gang_has_a_reason_of_its_own(planned: Planned
     entry = entries(live)["z"]
     assert entry.reason == "behind gang default/train, for which places are kept"
     assert entry.refusals == {KEPT_FOR_GANG.text: 1, GpuCount.reason.text: 1}
-    assert live.gang_of("uid-a") == entries(live)["a"].gang
+    assert serving(live).group_of("uid-a") == entries(live)["a"].gang
 
 
 def test_a_gang_that_may_wait_for_ever_keeps_half_of_the_gpus_at_most(planned: Planned) -> None:

@@ -89,7 +89,7 @@ def test_pods_that_are_left_alone_are_named(ahead: Planned) -> None:
 
 def test_no_pod_has_to_leave_for_one_that_fits_and_is_to_be_nominated(ahead: Planned) -> None:
     live = ahead.extender()
-    is_to_be_nominated = live._extender.preemptor.is_to_be_nominated
+    is_to_be_nominated = planning(live).is_to_be_nominated
     large = [{"name": "main", "resources": {"limits": {WHOLE: "9"}}}]
     untried: Json = {"status": {"conditions": []}}
     ahead.wait("fits", **untried)
@@ -133,7 +133,7 @@ def test_a_place_that_filter_refuses_is_given_up(ahead: Planned) -> None:
     node = str(ahead.nominated("p"))
     ahead.server.store.put(GPU_NODES, gpu_node(node, []))
     eventually(lambda: not info(live, node).devices)
-    answer = live._extender.filter(names_body(ahead.get("p"), [node]), time.monotonic() + 60)
+    answer = live.extender.filter(names_body(ahead.get("p"), [node]), time.monotonic() + 60)
     assert not answer.nodes_out
     eventually(lambda: outcomes(live)["misfit"] == 1)
     eventually(lambda: ahead.nominated("p") not in (None, node))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -59,6 +59,9 @@ FIRST = running("first", "a", 3600, owner="Job/x", annotations={DURATION: "2h"})
 SECOND = running("second", "a", 600, owner="Job/x", annotations={DURATION: "2h"})
 
 
+Lines = Callable[[], Sequence[Json]]
+
+
 @dataclass
 class Followed:
     """A cluster as the source of a queue."""
@@ -87,14 +90,11 @@ class Followed:
     def is_gone(self, uid: str) -> bool:
         return False
 
-    def plan(self) -> Plan | None:
-        return self.planned
-
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return self.moment.node_facts()
 
     def status(self) -> SourceStatus:
-        return SourceStatus([], 0.0, facts=self.state.facts, past_runs=self.past)
+        return SourceStatus([], 0.0, facts=self.state.facts)
 
 
 def state_snapshot(info: NodeInfo) -> Snapshot:
@@ -113,8 +113,12 @@ def listed(
 
 def listing_of(source: Followed, namespace: str | None = None, most: int | None = None) -> Json:
     waiting = Waiting(source, source.moment.record, Explainer(source, source.moment.record, CONFIG))
-    view = QueueView(source, waiting.lines, StartEstimates(source, CONFIG, 60.0))
-    return view.listed(namespace, time.time(), most)
+    return view_of(source, waiting.lines).listed(namespace, time.time(), most)
+
+
+def view_of(source: Followed, lines: Lines = list, **options: Any) -> QueueView:
+    estimates = StartEstimates(source, CONFIG, 60.0, lambda: source.past, **options)
+    return QueueView(source, lines, estimates, lambda: source.planned)
 
 
 def names(listing: Json) -> list[str]:
@@ -284,7 +288,7 @@ class TestStarts:
         there = node("b", {WHOLE: "1"}, labels={"zone": "y"})
         devices = gpu_node("b", [gpu(0, "GPU-b", model="H100-80GB")])
         source = Followed([*cluster(one, other, FIRST, SECOND), there, devices], plan)
-        view = QueueView(source, list, StartEstimates(source, CONFIG, 60.0))
+        view = view_of(source)
         assert start(view.listed(None, time.time()), "train")["unknown"] == (
             "the pods of its gang go to different nodes, which estimates do not follow"
         )
@@ -331,8 +335,7 @@ class TestStarts:
     def test_an_estimate_that_is_older_than_the_reason_is_not_shown_beside_it(self) -> None:
         source = Followed(cluster(waits("w"), FIRST))
         line = {"uid": "uid-w", "served": True, "fits": 1, "nearest": FITS_NOW, "reason": "", "refusals": {}}
-        estimates = StartEstimates(source, CONFIG, 60.0, monotonic=lambda: 0.0)
-        view = QueueView(source, lambda: [line], estimates)
+        view = view_of(source, lambda: [line], monotonic=lambda: 0.0)
         assert start(view.listed(None, time.time()), "w")["unknown"] is None
         line |= {"fits": 0, "nearest": "a has none of 1 nvidia.com/gpu free"}
         assert start(view.listed(None, time.time()), "w")["unknown"] == (
@@ -369,7 +372,7 @@ class TestStarts:
         planned = replace(info, planned=(source.pending()[0].pod,))
         source.moment = replace(source.moment, snapshot=state_snapshot(planned))
         source.planned = Plan(time.time(), [entry("p", State.NOMINATED, node="a"), entry("w", State.WAITING)])
-        listing = QueueView(source, list, StartEstimates(source, CONFIG, 60.0)).listed(None, time.time())
+        listing = view_of(source).listed(None, time.time())
         assert start(listing, "w")["byStatedLimits"], "after the first pod, which has stated its limit"
 
     def test_the_end_of_a_long_queue_has_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,7 +392,7 @@ class TestStarts:
         objects = [node("s", {SHARE: "36000"}, labels=on), gpu_node("s", [device]), part]
         half, quarter = pod("half", {SHARE: "18000"}), pod("quarter", {SHARE: "8000"})
         source = Followed([*objects, half, quarter])
-        view = QueueView(source, list, StartEstimates(source, CONFIG, 60.0))
+        view = view_of(source)
         listing = view.listed(None, time.time())
         assert start(listing, "half")["byStatedLimits"]
         assert start(listing, "quarter")["earliest"] is not None

@@ -1,4 +1,4 @@
-"""The lists of the inspection listener: GET /queue and /idle, and the page's queue."""
+"""GET /queue, and the page's queue."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from scheduler_ext.features.gangs.queue.queue_list import QueueView
 from scheduler_ext.features.gangs.queue.routes import queue_blueprint
 from scheduler_ext.features.gangs.queue.start_estimates import StartEstimates
 from scheduler_ext.server.app import inspect_app
-from scheduler_ext.server.inspect_routes import questions_blueprint
 from scheduler_ext.wire.config import Configuration
 from tests.features.gangs.queue import test_queue_list as queues
-from tests.kube_idle import CLUSTER
-from tests.server.followed import Followed
+from tests.server.test_shared_answers import check_shared
 
 CONFIG = Configuration()
-UNUSED: Any = None
 
 
 @pytest.mark.parametrize(
@@ -44,15 +41,6 @@ def test_the_queue(path: str, listed: int, total: int, last: str) -> None:
     assert listing["items"][-1]["name"] == last
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        pytest.param("", ["notebook", "old"], id="of all namespaces"),
-        pytest.param("?namespace=prod", ["old"], id="of one namespace"),
-    ],
-)
-def test_idle_pods(query: str, expected: list[str]) -> None:
-    routes = questions_blueprint(Followed(*CLUSTER), CONFIG, UNUSED, UNUSED)
-    listing: Any = inspect_app(routes).test_client().get(f"/idle{query}").json
-    assert listing["kind"] == "IdlePodList"
-    assert [item["name"] for item in listing["items"]] == expected
+@pytest.mark.parametrize("path", ["/queue", "/page/queue"])
+def test_requests_that_wait_share_one_answer(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    check_shared(monkeypatch, path, QueueView, "listed")

@@ -6,6 +6,8 @@ import pytest
 
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.features.idle.reclaim import reclaimer as reclaimer_module
+from scheduler_ext.features.idle.reclaim.reclaimer import Reclaimer
+from scheduler_ext.features.idle.serving import IdleServing
 from scheduler_ext.wire.config import Configuration, IdleSection, PreemptionSection, ReclaimSection
 from scheduler_ext.wire.pod_facts import RECLAIM_AT_ANNOTATION
 from tests.cluster.api.api_faults import Refuse
@@ -48,8 +50,7 @@ def test_a_missing_right_is_logged_once_and_tried_again(
     forbidden = Refuse(403, "Forbidden", "may not list namespaces")
     refusal = idle.server.faults.place(forbidden, lists(NAMESPACES), times=None)
     idle.start()
-    assert idle.live.writers.reclaimer is not None
-    counted = idle.live.writers.reclaimer.reclaims
+    counted = idle.loop(Reclaimer).reclaims
     eventually(lambda: counted["failed"] >= 3)
     assert len([each for each in caplog.records if "are not reclaimed" in each.message]) == 1
     refusal.lift()
@@ -58,5 +59,6 @@ def test_a_missing_right_is_logged_once_and_tried_again(
 
 def test_preempt_knows_the_idle_pods_of_a_node(idle: Living) -> None:
     idle.start()
-    found = {name: idle.extender.preemptor.idle(idle.info(name)) for name in "ab"}
-    assert found == {"a": {"uid-pod-a"}, "b": set()}
+    (first,) = (each.goes_first for each in idle.features if isinstance(each, IdleServing))
+    found = {name: [*first(idle.info(name))] for name in "ab"}
+    assert found == {"a": ["uid-pod-a"], "b": []}

@@ -1,18 +1,15 @@
-"""Pods that end: containers that ran out of GPU memory are counted, and run times are remembered."""
+"""Containers that ran out of GPU memory are counted when they end."""
 
 from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.features.gangs.queue.run_recorder import RunRecorder
 from scheduler_ext.features.idle.recommend import failure_count
-from scheduler_ext.wire import kube
-from tests.cluster.test_inventory_handlers import Told, read
-from tests.kube_idle import running
+from scheduler_ext.features.idle.recommend.failure_count import FailureCount
+from tests.cluster.test_inventory_handlers import Told
 from tests.kube_objects import SHARE, Json, pod, terminated
 
 WHOLE = "nvidia.com/gpu"
-HOUR_S = 3600
 LACKED = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 
 
@@ -22,14 +19,20 @@ def failed(name: str, number: int = 1, *, namespace: str = "team", **ended: bool
     return terminated(each, LACKED, number=number, **ended)
 
 
+def count_of(told: Told) -> FailureCount:
+    (found,) = told.pods.followers
+    assert isinstance(found, FailureCount)
+    return found
+
+
 def counted(told: Told) -> dict[object, int]:
     """The counts above 0."""
-    return {labels: count for labels, count in told.pods.failures.counts.items() if count}
+    return {labels: count for labels, count in count_of(told).counts.items() if count}
 
 
 def listed(*pods: Json) -> Told:
     """A handler after its first list."""
-    told = Told()
+    told = Told(FailureCount())
     told.pods.begin()
     told.see_pods(*pods)
     told.pods.end()
@@ -73,7 +76,7 @@ def test_a_deleted_pod_is_forgotten() -> None:
     told = listed()
     told.see_pods(failed("p"))
     told.pods.remove(["uid-p"])
-    assert told.pods.failures._known == {}
+    assert count_of(told)._known == {}
 
 
 def test_namespaces_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,47 +84,3 @@ def test_namespaces_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     told = listed()
     told.see_pods(failed("a"), failed("b", namespace="other"), failed("c"), failed("d", namespace="third"))
     assert counted(told) == {"team": 2, "_others": 2}
-
-
-@pytest.fixture
-def told() -> Told:
-    found = Told()
-    found.pods.runs = RunRecorder(100)
-    return found
-
-
-def runs_s(told: Told) -> list[int]:
-    assert told.pods.runs is not None
-    return [round((run.ended_at or 0.0) - run.started_at) for run in told.pods.runs.past.runs()]
-
-
-def gone(told: Told, each: Json) -> None:
-    (found,) = read(kube.Pod, each)
-    told.pods.gone(found)
-
-
-def test_a_pod_that_is_deleted_has_run(told: Told) -> None:
-    job = running("p", "n", HOUR_S, "ml", "Job/train")
-    told.see_pods(job)
-    gone(told, job)
-    assert runs_s(told) == [pytest.approx(HOUR_S, abs=2)]
-    assert told.pods.runs is not None
-    (run,) = told.pods.runs.past.runs()
-    assert (run.kind.namespace, run.kind.owner) == ("ml", "Job/train")
-
-
-def test_a_pod_that_finishes_has_run_once(told: Told) -> None:
-    job = running("p", "n", HOUR_S)
-    told.see_pods(job)
-    finished = running("p", "n", HOUR_S)
-    finished["status"]["phase"] = "Succeeded"
-    told.see_pods(finished, finished)
-    gone(told, finished)
-    assert len(runs_s(told)) == 1
-
-
-def test_the_end_of_a_pod_that_a_later_list_lacks_is_unknown(told: Told) -> None:
-    told.see_pods(running("p", "n", HOUR_S))
-    told.pods.begin()
-    told.pods.end()
-    assert runs_s(told) == []

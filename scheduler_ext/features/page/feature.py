@@ -1,0 +1,5 @@
+"""The live page, as an entry of the list of features."""
+
+from scheduler_ext.feature import Feature
+
+PAGE = Feature(name="page", serving="scheduler_ext.features.page.serving")
