@@ -85,8 +85,9 @@ def test_no_more_than_a_part_of_the_gpus_waits_for_a_start_that_is_far_or_not_kn
 
 
 @given(
-    st.lists(st.floats(1.0, 5000.0), min_size=1, max_size=40),
-    st.floats(60.0, 7200.0),
+    # Sums of whole numbers are exact.
+    st.lists(st.integers(1, 5000).map(float), min_size=1, max_size=40),
+    st.integers(60, 7200).map(float),
 )
 @examples(60, 2000)
 def test_places_for_a_start_that_is_not_known_are_kept_for_no_longer_than_allowed(
