@@ -21,11 +21,13 @@ class Command:
 @dataclass(frozen=True, kw_only=True)
 class Feature:
     """One feature. The module that defines it imports nothing else of its room, so that the list is light:
-    its parts are named by their modules, which are imported when they are used. `serving` has what the
-    feature does in `serve` (`server.serving`), `simulation` what it adds to simulations (`sim.extension`)."""
+    its parts are named by their modules, which are imported when they are used. `settings` has its sections
+    of the configuration (`wire.config`), `serving` what the feature does in `serve` (`server.serving`),
+    `simulation` what it adds to simulations (`sim.extension`)."""
 
     name: str
     commands: Sequence[Command] = ()
+    settings: str = ""
     serving: str = ""
     simulation: str = ""
 

@@ -17,7 +17,7 @@ from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.explain.explain import explain
 from scheduler_ext.main import main
 from scheduler_ext.sources.clusterstate import file_state
-from scheduler_ext.wire.config import Configuration, load_config
+from scheduler_ext.wire.config import Configuration, KernelConfiguration, feature_sections, load_config
 from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.times import duration_s
 
@@ -34,9 +34,15 @@ spec:
 
 
 def defaults() -> dict[str, Any]:
-    """The default configuration, and the same from a file with all its values."""
-    spelled: dict[str, Any] = msgspec.to_builtins(Configuration())
+    """A file with all values of the default configuration."""
+    spelled: dict[str, Any] = msgspec.to_builtins(KernelConfiguration())
     spelled["score"]["weights"] = dict(DEFAULT_WEIGHTS)
+    for section in feature_sections():
+        *above, name = section.key.split(".")
+        place = spelled
+        for part in above:
+            place = place[part]
+        place[name] = msgspec.to_builtins(section())
     return spelled
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from scheduler_ext.wire.config import DURATION_BOUNDS, Configuration
+from scheduler_ext.wire.config import Configuration, KernelConfiguration, duration_bounds, feature_sections
 from scheduler_ext.wire.times import duration_text
 
 ROOT = Path(__file__).parents[2]
@@ -307,10 +307,26 @@ def schema() -> str:
     """
     written: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
     own = {name: each for name, each in written["definitions"].items() if name[0].islower()}
-    _, definitions = msgspec.json.schema_components([Configuration], ref_template="#/definitions/{name}")
-    written["definitions"] = own | definitions
+    written["definitions"] = own | _configuration()
     _require(written, yaml.safe_load((CHART / "values.yaml").read_text()))
     return json.dumps(written, indent=2) + "\n"
+
+
+def _configuration() -> dict[str, Any]:
+    """The definitions of the extender's configuration, with the sections of features in their places."""
+    features = feature_sections()
+    (_, *references), definitions = msgspec.json.schema_components(
+        [KernelConfiguration, *features], ref_template="#/definitions/{name}"
+    )
+    whole = definitions.pop(KernelConfiguration.__name__)
+    whole |= {"title": Configuration.__name__, "description": Configuration.__doc__}
+    for section, reference in zip(features, references, strict=True):
+        *above, name = section.key.split(".")
+        place = whole
+        for part in above:
+            place = definitions[place["properties"][part]["$ref"].rpartition("/")[2]]
+        place["properties"][name] = reference
+    return {"Configuration": whole, **definitions}
 
 
 def _require(part: dict[str, Any], values: Mapping[str, Any]) -> None:
@@ -324,9 +340,9 @@ def bounds() -> str:
     """The shortest and the longest value of each duration of the extender's configuration, for the
     templates."""
     comment = (
-        "# Generated from scheduler_ext/wire/config.py: the shortest and the longest of each duration.\n"
+        "# Generated from the sections of the configuration: the shortest and the longest of each duration.\n"
     )
-    listed = {key: list(map(duration_text, each)) for key, each in DURATION_BOUNDS.items()}
+    listed = {key: list(map(duration_text, each)) for key, each in duration_bounds().items()}
     return comment + yaml.safe_dump(listed, sort_keys=False, default_flow_style=None)
 
 

@@ -149,9 +149,9 @@ def serve(
             api_listen=listen,
             health_listen=health_listen,
             inspect_listen=inspect_listen,
-            read_timeout_s=config.duration_s("server.readTimeout"),
-            write_timeout_s=config.duration_s("server.writeTimeout"),
-            graceful_timeout_s=config.duration_s("server.gracefulTimeout"),
+            read_timeout_s=config.server.duration_s("read_timeout"),
+            write_timeout_s=config.server.duration_s("write_timeout"),
+            graceful_timeout_s=config.server.duration_s("graceful_timeout"),
             max_body_bytes=config.server.max_body_bytes,
             tls=tls,
         )

@@ -80,7 +80,7 @@ def serving_apps(
         for each in (extender.record, *loops):
             each.stop(1.0)
 
-    deadline_s = config.duration_s("server.decisionDeadline")
+    deadline_s = config.server.duration_s("decision_deadline")
     return Apps(
         api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s, features),
         health=health_app(source, metrics),

@@ -78,7 +78,7 @@ class Enforcing:
             resources,
             config.scheduler_names,
             self.why_not,
-            config.duration_s("bind.deadline"),
+            config.bind.duration_s("deadline"),
             record,
         )
         self.advertiser = Advertiser(transport, active, resources, config.memory.headroom_percent)

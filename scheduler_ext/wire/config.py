@@ -1,12 +1,14 @@
-"""ExtenderConfiguration `config.scheduler-ext.io/v1alpha1`: every setting, its bounds and its default.
-`config/default.yaml` says what each setting means."""
+"""ExtenderConfiguration `config.scheduler-ext.io/v1alpha1`: the settings of the kernel with their bounds and
+defaults, and the place for those of features. `config/default.yaml` says what each setting means."""
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, field
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
@@ -24,6 +26,7 @@ from scheduler_ext.core.request.resource_names import (
 )
 from scheduler_ext.core.request.wishes import shown
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.feature import installed
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import located
 from scheduler_ext.wire.documents import json_documents
@@ -34,12 +37,9 @@ from scheduler_ext.wire.yaml_values import CONFIGURATION
 API_VERSION = "config.scheduler-ext.io/v1alpha1"
 KIND = "ExtenderConfiguration"
 
-_WEEK_S = 7 * 86400
-# No nomination of a planner keeps its place for longer, whatever is written on the pod.
-LONGEST_PLAN_S = 3600.0
+_S = TypeVar("_S", bound="Section")
 # A DNS subdomain, as of Kubernetes' object names.
 DeviceClassName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
-NamespaceName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 WorkloadName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$")]
 ResourceName = Annotated[
     str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
@@ -54,52 +54,74 @@ Price = Annotated[
 CurrencyName = Annotated[
     str, Meta(min_length=1, max_length=16, extra_json_schema={"pattern": r"^[^\x00-\x1f\x7f-\x9f]+$"})
 ]
-# The least and the most seconds of each duration.
-DURATION_BOUNDS: Mapping[str, tuple[float, float]] = {
-    "inventory.staleAfter": (1, 86400),
-    "inventory.missingAfter": (1, 86400),
-    "bind.deadline": (0.1, 60),
-    "server.readTimeout": (0.1, 300),
-    "server.writeTimeout": (0.1, 300),
-    "server.decisionDeadline": (0.01, 60),
-    "server.gracefulTimeout": (0.5, 300),
-    "autoscaler.placeholders.after": (0, 86400),
-    "autoscaler.placeholders.ttl": (10, 86400),
-    "nominate.ttl": (5, LONGEST_PLAN_S),
-    "nominate.gangs.deadline": (10, 86400),
-    "nominate.gangs.keepFor": (60, 86400),
-    "idle.after": (1, _WEEK_S),
-    "idle.reclaim.minAge": (1, _WEEK_S),
-    "idle.reclaim.warnFor": (1, _WEEK_S),
-}
 
 
-class _Section(Struct, rename="camel", forbid_unknown_fields=True):
-    """Base of all sections: an unknown key is an error."""
+class Section(Struct, rename="camel", forbid_unknown_fields=True):
+    """Base of all sections, those of features too: an unknown key is an error. `key` is the place of a
+    section in a file, such as `idle.reclaim`; `bounds` has the least and most seconds of its durations."""
+
+    key: ClassVar[str] = ""
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {}
+
+    def sections(self) -> "Iterator[Section]":
+        """This section and those in it."""
+        yield self
+        for name in self.__struct_fields__:
+            if isinstance(inner := getattr(self, name), Section):
+                yield from inner.sections()
+
+    def key_of(self, name: str) -> str:
+        """The key of a setting by its name in the program."""
+        written = self.__struct_encode_fields__[self.__struct_fields__.index(name)]
+        return f"{self.key}.{written}"
+
+    def duration_s(self, name: str) -> float:
+        """A duration of `bounds` in seconds. Raises ConfigError naming the key."""
+        return duration_s(self.key_of(name), getattr(self, name), *self.bounds[name])
+
+    def check(self, config: "Configuration") -> None:
+        """What the types cannot say, in a configuration with this section. Raises ConfigError naming the
+        key."""
 
 
-class FilterSection(_Section):
+class FilterSection(Section):
     max_candidates: Annotated[int, Meta(ge=0, le=1_000_000)] = 100
 
 
-class MemorySection(_Section):
+class MemorySection(Section):
     headroom_percent: Annotated[int, Meta(ge=0, le=90)] = 10
 
 
-class InventorySection(_Section):
+class InventorySection(Section):
+    key = "inventory"
+    bounds: ClassVar = {"stale_after": (1, 86400), "missing_after": (1, 86400)}
     stale_after: Duration = "150s"
     missing_after: Duration = "300s"
     unreported: Literal["allow", "refuse"] = "refuse"
     label_nodes: bool = True
 
+    def check(self, config: "Configuration") -> None:
+        if self.duration_s("missing_after") <= self.duration_s("stale_after"):
+            raise ConfigError("inventory.missingAfter: must be later than staleAfter")
 
-class ScoreSection(_Section):
+
+class ScoreSection(Section):
     weights: dict[str, Weight] = field(default_factory=dict)
     strategy: Literal["fragmentation", "binpack", "spread"] = "fragmentation"
     high_priority: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1000
 
+    def check(self, config: "Configuration") -> None:
+        for name, weight in sorted(self.weights.items()):
+            if name not in DEFAULT_WEIGHTS:
+                known = ", ".join(DEFAULT_WEIGHTS)
+                raise ConfigError(f"score.weights.{name}: no such score; there are {known}")
+            if not 0 <= weight <= 1000:
+                raise ConfigError(f"score.weights.{name}: {weight:g} is outside 0 to 1000")
+        if not any(config.policy().weights.values()):
+            raise ConfigError("score.weights: all are 0; leave at least one above, or every node is equal")
 
-class ResourcesSection(_Section):
+
+class ResourcesSection(Section):
     whole_gpu: Annotated[list[ResourceName], Meta(min_length=1, max_length=64)] = field(
         default_factory=lambda: list(DEFAULT_WHOLE)
     )
@@ -108,18 +130,36 @@ class ResourcesSection(_Section):
         default_factory=lambda: list(DEFAULT_DEVICE_CLASSES)
     )
 
+    def check(self, config: "Configuration") -> None:
+        if self.memory_share in self.whole_gpu:
+            raise ConfigError(f"resources.memoryShare: {self.memory_share} is in wholeGpu too; keep one")
+        for name in (*self.whole_gpu, self.memory_share):
+            if name.startswith(MIG_PREFIX):
+                raise ConfigError(
+                    f"resources: {name} is a MIG resource, which is known by its own name; remove it"
+                )
 
-class PreemptionSection(_Section):
+
+class PreemptionSection(Section):
     empty_victims: bool = False
     prefer_idle: bool = False
 
 
-class BindSection(_Section):
+class BindSection(Section):
+    key = "bind"
+    bounds: ClassVar = {"deadline": (0.1, 60)}
     enabled: bool = False
     deadline: Duration = "4s"
 
 
-class ServerSection(_Section):
+class ServerSection(Section):
+    key = "server"
+    bounds: ClassVar = {
+        "read_timeout": (0.1, 300),
+        "write_timeout": (0.1, 300),
+        "decision_deadline": (0.01, 60),
+        "graceful_timeout": (0.5, 300),
+    }
     max_body_bytes: Annotated[int, Meta(ge=1024, le=2**30)] = 64 * 2**20
     read_timeout: Duration = "5s"
     write_timeout: Duration = "5s"
@@ -127,82 +167,48 @@ class ServerSection(_Section):
     graceful_timeout: Duration = "10s"
 
 
-class InspectionSection(_Section):
+class InspectionSection(Section):
     decisions: Annotated[int, Meta(ge=0, le=1_000_000)] = 5000
     decision_bytes: Annotated[int, Meta(ge=2**16, le=2**32)] = 32 * 2**20
     hide_other_namespaces: bool = False
 
 
-class CostSection(_Section):
+class CostSection(Section):
     per_unit: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
     currency: CurrencyName = "USD"
 
-
-class DraSection(_Section):
-    device_taints: bool = False
-
-
-class PlaceholdersSection(_Section):
-    enabled: bool = False
-    namespace: NamespaceName = "gpu-scheduler-placeholders"
-    after: Duration = "30s"
-    ttl: Duration = "15m"
-    most: Annotated[int, Meta(ge=1, le=50)] = 5
-    per_hour: Annotated[int, Meta(ge=1, le=1000)] = 20
+    def check(self, config: "Configuration") -> None:
+        if not self.currency.isprintable():
+            raise ConfigError("cost.currency: has control characters; write a name such as EUR")
 
 
-class AutoscalerSection(_Section):
-    placeholders: PlaceholdersSection = field(default_factory=PlaceholdersSection)
-
-
-class GangsSection(_Section):
-    enabled: bool = False
-    deadline: Duration = "5m"
-    on_deadline: Literal["evict", "hold"] = "evict"
-    preempts: bool = False
-    keep_for: Duration = "1h"
-    keep_percent: Annotated[int, Meta(ge=0, le=100)] = 50
-
-
-class NominateSection(_Section):
-    enabled: bool = True
-    ttl: Duration = "30s"
-    gangs: GangsSection = field(default_factory=GangsSection)
-
-
-class QueueSection(_Section):
-    run_times: Annotated[int, Meta(ge=0, le=100_000)] = 0
-
-
-class PodTemplate(_Section):
+class PodTemplate(Section):
     """A pod template, as in a workload."""
 
     spec: dict[str, Any]
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-class MetricsSection(_Section):
+class MetricsSection(Section):
     detail: Literal["cluster", "node", "device"] = "node"
     waiting_pods: Annotated[int, Meta(ge=0, le=1000)] = 50
     schedulable_replicas: Annotated[dict[WorkloadName, PodTemplate], Meta(max_length=20)] = field(
         default_factory=dict
     )
 
-
-class ReclaimSection(_Section):
-    mode: Literal["off", "dry-run", "evict"] = "off"
-    min_age: Duration = "1h"
-    warn_for: Duration = "15m"
-    per_hour: Annotated[int, Meta(ge=1, le=60)] = 4
+    def check(self, config: "Configuration") -> None:
+        for name in self.schedulable_replicas:
+            counted_pod(name, config)
 
 
-class IdleSection(_Section):
+class IdleSection(Section):
+    key = "idle"
+    bounds: ClassVar = {"after": (1, 7 * 86400)}
     after: Duration = "30m"
-    reclaim: ReclaimSection = field(default_factory=ReclaimSection)
 
 
-class Configuration(_Section):
-    """The whole configuration; `load_config` returns a checked one."""
+class KernelConfiguration(Section):
+    """The configuration without the sections of features."""
 
     api_version: Annotated[str, Meta(extra_json_schema={"const": API_VERSION})] = API_VERSION
     kind: Annotated[str, Meta(extra_json_schema={"const": KIND})] = KIND
@@ -219,13 +225,33 @@ class Configuration(_Section):
     server: ServerSection = field(default_factory=ServerSection)
     inspection: InspectionSection = field(default_factory=InspectionSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
-    dra: DraSection = field(default_factory=DraSection)
-    autoscaler: AutoscalerSection = field(default_factory=AutoscalerSection)
-    nominate: NominateSection = field(default_factory=NominateSection)
-    queue: QueueSection = field(default_factory=QueueSection)
     idle: IdleSection = field(default_factory=IdleSection)
     cost: CostSection = field(default_factory=CostSection)
     values: dict[str, Price] = field(default_factory=dict)
+
+
+class Configuration(KernelConfiguration):
+    """The whole configuration; `load_config` returns a checked one."""
+
+    features: dict[type[Section], Section] = field(default_factory=dict)
+    """The sections of features that are not left out."""
+
+    def of(self, section: type[_S]) -> _S:
+        """A section of a feature."""
+        found = self.features.get(section)
+        return found if isinstance(found, section) else section()
+
+    def with_sections(self, *sections: Section) -> "Configuration":
+        """The same with these sections of features."""
+        return msgspec.structs.replace(self, features=self.features | {type(each): each for each in sections})
+
+    def sections(self) -> Iterator[Section]:
+        yield from super().sections()
+        for section in self.features.values():
+            yield from section.sections()
+
+    def check(self, config: "Configuration") -> None:
+        _check_values(self.values)
 
     def policy(self) -> Policy:
         """The settings of a decision."""
@@ -239,18 +265,11 @@ class Configuration(_Section):
 
     def inventory_ages_s(self) -> tuple[float, float]:
         """The ages in seconds at which a report becomes stale, and at which it counts as missing."""
-        return self.duration_s("inventory.staleAfter"), self.duration_s("inventory.missingAfter")
-
-    def duration_s(self, key: str) -> float:
-        """A duration of DURATION_BOUNDS in seconds. Raises ConfigError naming the key."""
-        value = msgspec.to_builtins(self)
-        for part in key.split("."):
-            value = value[part]
-        return duration_s(key, value, *DURATION_BOUNDS[key])
+        return self.inventory.duration_s("stale_after"), self.inventory.duration_s("missing_after")
 
     def idle_after_s(self) -> float:
         """The time without work after which a pod is idle, in seconds."""
-        return self.duration_s("idle.after")
+        return self.idle.duration_s("after")
 
     def allows_unreported(self) -> bool:
         """Whether nodes without a fresh report take pods by their allocatable."""
@@ -264,6 +283,23 @@ class Configuration(_Section):
     def sizing(self) -> Sizing:
         """The settings of decisions about nodes."""
         return Sizing(self.policy(), self.resource_names(), self.memory.headroom_percent)
+
+
+@cache
+def feature_sections() -> Sequence[type[Section]]:
+    """The sections of the installed features."""
+    modules = [import_module(feature.settings) for feature in installed() if feature.settings]
+    return [section for module in modules for section in module.SECTIONS]
+
+
+def duration_bounds() -> Mapping[str, tuple[float, float]]:
+    """The least and the most seconds of each duration, by its key."""
+    config = Configuration().with_sections(*(section() for section in feature_sections()))
+    return {
+        section.key_of(name): bounds
+        for section in config.sections()
+        for name, bounds in section.bounds.items()
+    }
 
 
 def load_config(text: bytes) -> Configuration:
@@ -283,47 +319,41 @@ def load_config(text: bytes) -> Configuration:
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if raw.get(key) != expected:
             raise ConfigError(f"{key}: {raw.get(key)!r:.80}; this release reads {expected!r}")
-    try:
-        config = msgspec.convert(raw, type=Configuration)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise ConfigError(_explained(error)) from None
+    of_features = {section: _taken(raw, section.key) for section in feature_sections()}
+    kernel = _converted(raw, KernelConfiguration)
+    config = Configuration(
+        **msgspec.structs.asdict(kernel),
+        features={
+            section: _converted(value, section)
+            for section, value in of_features.items()
+            if value is not UNSET
+        },
+    )
     check(config)
     return config
 
 
+def _taken(document: Any, key: str) -> Any:
+    """What a document has at a key, taken out of it; UNSET for nothing."""
+    name, _, rest = key.partition(".")
+    if not isinstance(document, dict):
+        return UNSET
+    return _taken(document.get(name), rest) if rest else document.pop(name, UNSET)
+
+
+def _converted(value: Any, section: type[_S]) -> _S:
+    try:
+        return msgspec.convert(value, type=section)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ConfigError(_explained(error, section)) from None
+
+
 def check(config: Configuration) -> None:
     """Checks beyond the types. Raises ConfigError naming the key."""
-    _check_values(config.values)
-    for name, weight in sorted(config.score.weights.items()):
-        if name not in DEFAULT_WEIGHTS:
-            raise ConfigError(f"score.weights.{name}: no such score; there are {', '.join(DEFAULT_WEIGHTS)}")
-        if not 0 <= weight <= 1000:
-            raise ConfigError(f"score.weights.{name}: {weight:g} is outside 0 to 1000")
-    if not any(config.policy().weights.values()):
-        raise ConfigError("score.weights: all are 0; leave at least one above, or every node is equal")
-    _check_resources(config)
-    if config.nominate.gangs.enabled and not config.nominate.enabled:
-        raise ConfigError("nominate.gangs.enabled: needs nominate.enabled: true")
-    stale, missing = config.inventory_ages_s()
-    if missing <= stale:
-        raise ConfigError("inventory.missingAfter: must be later than staleAfter")
-    for key in DURATION_BOUNDS:
-        config.duration_s(key)
-    if not config.cost.currency.isprintable():
-        raise ConfigError("cost.currency: has control characters; write a name such as EUR")
-    for name in config.metrics.schedulable_replicas:
-        counted_pod(name, config)
-
-
-def _check_resources(config: Configuration) -> None:
-    share, whole = config.resources.memory_share, config.resources.whole_gpu
-    if share in whole:
-        raise ConfigError(f"resources.memoryShare: {share} is in wholeGpu too; keep one")
-    for name in (*whole, share):
-        if name.startswith(MIG_PREFIX):
-            raise ConfigError(
-                f"resources: {name} is a MIG resource, which is known by its own name; remove it"
-            )
+    for section in config.sections():
+        section.check(config)
+        for name in section.bounds:
+            section.duration_s(name)
 
 
 def counted_pod(name: str, config: Configuration) -> kube.Pod:
@@ -365,11 +395,12 @@ def _check_values(values: Mapping[str, Any]) -> None:
             raise ConfigError(f"values.{text}: {value:g} must be above 0 and at most {MAX_VALUE:,.0f}")
 
 
-def _explained(error: Exception) -> str:
+def _explained(error: Exception, section: type[Section] = Section) -> str:
     """msgspec's message with the key first: `server.maxBodyBytes: Expected `int` >= 1024`."""
-    key, problem = located(error)
-    if key == "idle.reclaim.mode" and "got `bool`" in problem:
-        return 'idle.reclaim.mode: YAML reads off without quotes as false; write "off" with quotes'
+    inner, problem = located(error)
+    key = ".".join(filter(None, (section.key, inner)))
+    if "got `bool`" in problem and "off" in get_args(get_type_hints(section).get(inner)):
+        return f'{key}: YAML reads off without quotes as false; write "off" with quotes'
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", problem):
         where = ".".join(filter(None, (key, unknown[1])))
         return f"{where}: unknown key; see docs/reference/configuration.md"

@@ -17,6 +17,8 @@ PLANNED_ANNOTATION = "gpu.scheduler-ext.io/planned"
 (docs/features/gangs/nominate.md), and the time until which the place is kept."""
 ONLY_NODE = "gpu.scheduler-ext.io/gang-node"
 """On members of a gang with a required topology: the node that alone takes the pod; empty: none for now."""
+# No nomination of a planner keeps its place for longer, whatever is written on the pod.
+LONGEST_PLAN_S = 3600.0
 
 
 class _Written(Struct):

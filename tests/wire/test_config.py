@@ -3,44 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import pytest
-import yaml
 
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
-from scheduler_ext.wire.config import DURATION_BOUNDS, Configuration, check, load_config
+from scheduler_ext.wire import config as module
+from scheduler_ext.wire.config import (
+    Configuration,
+    CostSection,
+    Duration,
+    IdleSection,
+    Section,
+    check,
+    duration_bounds,
+    feature_sections,
+    load_config,
+)
 from scheduler_ext.wire.times import duration_s, duration_text
-
-HEADER = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
-
-
-def with_key(key: str, value: Any) -> dict[str, Any]:
-    """A configuration of one key, as a dotted path."""
-    *parents, last = key.split(".")
-    document: dict[str, Any] = dict(HEADER)
-    place = document
-    for parent in parents:
-        place[parent] = {}
-        place = place[parent]
-    place[last] = value
-    return document
-
-
-def load(document: Any) -> Configuration:
-    return load_config(yaml.safe_dump(document).encode())
-
-
-def refusal_of(document: Any) -> str:
-    with pytest.raises(ConfigError) as refusal:
-        load(document)
-    message = str(refusal.value)
-    assert "\n" not in message
-    return message
+from tests.wire.configuring import HEADER, check_bounds, load, refusal_of, with_key
 
 
 def test_every_knob_has_a_default() -> None:
@@ -60,10 +45,6 @@ def test_every_knob_has_a_default() -> None:
         ("inventory.staleAfter", ("1s",), ("0s", 150)),
         ("inventory.missingAfter", ("86400s",), ("25h", "150s")),
         ("idle.after", ("1s", "168h"), ("0s", "169h")),
-        ("idle.reclaim.minAge", ("1s",), ("0s",)),
-        ("idle.reclaim.warnFor", ("168h",), ("8d",)),
-        ("idle.reclaim.mode", ("evict",), ("Evict",)),
-        ("idle.reclaim.perHour", (1,), (0,)),
         ("score.weights", ({"mig": 0, "best-fit": 1000}, {}), ({"mig": "1"}, {"mig": True})),
         ("score.strategy", ("binpack", "spread"), ("random",)),
         ("score.highPriority", (1, 1_000_000_000), (0, 1_000_000_001)),
@@ -77,19 +58,13 @@ def test_every_knob_has_a_default() -> None:
         ("server.writeTimeout", ("300s",), ("301s",)),
         ("server.decisionDeadline", ("10ms",), ("5ms",)),
         ("server.gracefulTimeout", ("500ms",), ("6m", "soon")),
-        ("nominate.ttl", ("5s",), ("4s",)),
-        ("nominate.gangs.deadline", ("24h",), ("25h",)),
-        ("nominate.gangs.onDeadline", ("hold",), ("wait",)),
         ("inspection.decisionBytes", (2**16, 2**32), (2**16 - 1, 2**32 + 1)),
         ("cost.perUnit", (1_000_000,), (0,)),
         ("cost.currency", ("€",), ("", "U\x1bSD", "USD\n")),
     ],
 )
 def test_every_key_has_its_bounds(key: str, accepted: tuple[Any, ...], refused: tuple[Any, ...]) -> None:
-    for value in accepted:
-        assert load(with_key(key, value)) is not None
-    for value in refused:
-        assert refusal_of(with_key(key, value)).startswith(key)
+    check_bounds(key, accepted, refused)
 
 
 @pytest.mark.parametrize(
@@ -97,12 +72,7 @@ def test_every_key_has_its_bounds(key: str, accepted: tuple[Any, ...], refused: 
     [
         (with_key("bind.deadline", "61s"), "bind.deadline: 61s is outside 100ms to 1m"),
         (with_key("server.gracefulTimeout", "soon"), "server.gracefulTimeout: 'soon' is no duration;"),
-        (with_key("idle.reclaim.mode", False), "idle.reclaim.mode: YAML reads off without quotes as false; "),
         (with_key("inventory.missingAfter", "150s"), "inventory.missingAfter: must be later than staleAfter"),
-        (
-            with_key("nominate", {"enabled": False, "gangs": {"enabled": True}}),
-            "nominate.gangs.enabled: needs nominate.enabled: true",
-        ),
         (with_key("score.weights.mig", -0.1), "score.weights.mig: -0.1 is outside 0 to 1000"),
         (with_key("score.weights.mig", 1000.1), "score.weights.mig: 1000.1 is outside 0 to 1000"),
         (with_key("filter.maxCandidate", 5), "filter.maxCandidate: unknown key"),
@@ -122,6 +92,11 @@ def test_every_key_has_its_bounds(key: str, accepted: tuple[Any, ...], refused: 
             "resources: nvidia.com/mig-1g.10gb is a MIG resource",
         ),
         (HEADER | {"kind": "Pod"}, "kind: 'Pod'; this release reads 'ExtenderConfiguration'"),
+        (
+            with_key("score.strategy", "random"),
+            "score.strategy: Invalid enum value 'random'; docs/reference/configuration.md has the values",
+        ),
+        (with_key("cost.currency", "USD\n"), "cost.currency: has control characters"),
         (HEADER | {"filter": None}, "filter: Expected `object`, got `null`"),
         (None, "empty or no mapping; start with apiVersion:"),
         (with_key("values", {"T4": 0}), "values.T4: 0 must be above 0"),
@@ -136,17 +111,6 @@ def test_every_key_has_its_bounds(key: str, accepted: tuple[Any, ...], refused: 
 )
 def test_mistakes_are_named_with_the_fix(document: Any, message: str) -> None:
     assert refusal_of(document).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "problem"),
-    [
-        ("idle.reclaim.mode", "Evict", "docs/reference/configuration.md has the values"),
-        ("cost.currency", "USD\n", "control characters"),
-    ],
-)
-def test_a_value_outside_a_closed_set_is_refused_with_the_set(key: str, value: Any, problem: str) -> None:
-    assert problem in refusal_of(with_key(key, value))
 
 
 @pytest.mark.parametrize(
@@ -222,19 +186,17 @@ def test_invalid_durations(text: str) -> None:
 
 def test_the_schema_of_every_duration_refuses_other_texts() -> None:
     """The chart refuses such values before they reach a pod."""
-    (document, *_), sections = msgspec.json.schema_components([Configuration])
-    for key in DURATION_BOUNDS:
-        found = document
-        for part in key.split("."):
-            found = sections[found["$ref"].rpartition("/")[2]]["properties"][part]
-            found = found | next(iter(found.get("allOf", ())), {})
-        assert "pattern" in found, key
+    for section in Configuration().with_sections(*(each() for each in feature_sections())).sections():
+        _, schema = msgspec.json.schema_components([type(section)])
+        for name in section.bounds:
+            key = section.key_of(name)
+            assert "pattern" in schema[type(section).__name__]["properties"][key.rpartition(".")[2]], key
 
 
 @pytest.mark.parametrize("text", ["U\nSD", "\tUSD", "U\x1b[2J", "U\x7fD", "U\x85D"])
 def test_the_schema_of_the_currency_refuses_control_characters(text: str) -> None:
     """The chart refuses such values before they reach a pod."""
-    _, sections = msgspec.json.schema_components([Configuration])
+    _, sections = msgspec.json.schema_components([CostSection])
     pattern = sections["CostSection"]["properties"]["currency"]["pattern"]
     assert re.search(pattern, text) is None
     assert all(re.search(pattern, name) for name in ("USD", "€", "US $"))
@@ -243,3 +205,69 @@ def test_the_schema_of_the_currency_refuses_control_characters(text: str) -> Non
 def test_values_are_by_canonical_names() -> None:
     config = load(with_key("values", {"NVIDIA H100 80GB HBM3": 2.5, "a100": 1}))
     assert config.policy().values == {"H100-80GB": 2.5, "A100": 1.0}
+
+
+class Inner(Section):
+    key = "made.inner"
+    bounds: ClassVar = {"keep_for": (1, 60)}
+    keep_for: Duration = "5s"
+
+
+class Made(Section):
+    """A section of a feature."""
+
+    key = "made"
+    most: int = 3
+    inner: Inner = msgspec.field(default_factory=Inner)
+
+    def check(self, config: Configuration) -> None:
+        if self.most > config.filter.max_candidates:
+            raise ConfigError("made.most: above filter.maxCandidates")
+
+
+class Within(Section):
+    """A section of a feature inside a section of the kernel."""
+
+    key = "idle.within"
+    mode: Literal["off", "on"] = "off"
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "feature_sections", lambda: [Made, Within])
+
+
+@pytest.mark.usefixtures("made")
+def test_sections_of_features_are_read_from_their_places() -> None:
+    config = load(HEADER | {"made": {"inner": {"keepFor": "7s"}}, "idle": {"after": "1h", "within": {}}})
+    assert config.of(Made) == Made(inner=Inner(keep_for="7s"))
+    assert config.of(Made).inner.duration_s("keep_for") == 7
+    assert (config.of(Within), config.idle) == (Within(), IdleSection(after="1h"))
+    assert config == Configuration(idle=IdleSection(after="1h")).with_sections(config.of(Made), Within())
+    assert load(HEADER).of(Made) == Made()
+    assert duration_bounds()["made.inner.keepFor"] == (1, 60)
+
+
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (with_key("made", None), "made: Expected `object`, got `null`"),
+        (with_key("made.most", "3"), "made.most: Expected `int`, got `str`"),
+        (with_key("made.other", 3), "made.other: unknown key; see docs/reference/configuration.md"),
+        (with_key("made.inner.keep_for", "3s"), "made.inner.keep_for: unknown key"),
+        (with_key("made.inner.keepFor", "61s"), "made.inner.keepFor: 61s is outside 1s to 1m"),
+        (with_key("made.most", 101), "made.most: above filter.maxCandidates"),
+        (with_key("idle", None), "idle: Expected `object`, got `null`"),
+        (with_key("idle.within", None), "idle.within: Expected `object`, got `null`"),
+        (with_key("idle.within.mode", False), "idle.within.mode: YAML reads off without quotes as false; "),
+        (with_key("idle.other", {}), "idle.other: unknown key"),
+    ],
+)
+def test_mistakes_in_sections_of_features_are_named(document: Any, message: str) -> None:
+    assert refusal_of(document).startswith(message)
+
+
+@pytest.mark.parametrize("key", ["made", "idle.within"])
+def test_a_section_of_a_feature_that_is_not_installed_is_unknown(key: str) -> None:
+    assert refusal_of(with_key(key, {})) == f"{key}: unknown key; see docs/reference/configuration.md"

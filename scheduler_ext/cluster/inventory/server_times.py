@@ -9,9 +9,9 @@ from scheduler_ext.core.cache.held_rooms import HeldRoom
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.config import LONGEST_PLAN_S
 from scheduler_ext.wire.gpunode import GpuNodeMeta
 from scheduler_ext.wire.held_annotation import WrittenRoom
+from scheduler_ext.wire.planned_annotation import LONGEST_PLAN_S
 from scheduler_ext.wire.times import seconds
 
 

@@ -4,6 +4,7 @@ from scheduler_ext.feature import Command, Feature
 
 AUTOSCALING = Feature(
     name="autoscaling",
+    settings="scheduler_ext.features.autoscaling.settings",
     serving="scheduler_ext.features.autoscaling.serving",
     commands=(
         Command(

@@ -7,6 +7,7 @@ from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.features.autoscaling import counters as counters
 from scheduler_ext.features.autoscaling.blind_rejections import BlindRejections
+from scheduler_ext.features.autoscaling.settings import AutoscalerSection
 from scheduler_ext.features.autoscaling.startup_taints import StartupTaints
 from scheduler_ext.server.serving import Parts, Served, Serving
 from scheduler_ext.wire.config import Configuration
@@ -23,7 +24,7 @@ class AutoscalingServing(Serving):
         say, resources = live.recorder.write, self._config.resource_names()
         taints = StartupTaints(live.transport, live, resources, say, live.recorder.warn)
         loops: list[Background] = [taints]
-        if self._config.autoscaler.placeholders.enabled:
+        if self._config.of(AutoscalerSection).placeholders.enabled:
             from scheduler_ext.features.autoscaling.placeholders.placeholder_writer import PlaceholderWriter
 
             extender = live.extender

@@ -2,4 +2,8 @@
 
 from scheduler_ext.feature import Feature
 
-CLAIMS = Feature(name="claims", serving="scheduler_ext.features.claims.serving")
+CLAIMS = Feature(
+    name="claims",
+    settings="scheduler_ext.features.claims.settings",
+    serving="scheduler_ext.features.claims.serving",
+)

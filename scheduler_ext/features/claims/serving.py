@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scheduler_ext.cluster.following import Following
 from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.features.claims import counters as counters
+from scheduler_ext.features.claims.settings import DraSection
 from scheduler_ext.server.serving import Serving
 from scheduler_ext.sources.source_status import Problem
 from scheduler_ext.wire.config import Configuration
@@ -37,4 +38,4 @@ class ClaimsServing(Serving):
 
 def serving(config: Configuration) -> Serving | None:
     """None unless rules are to be written."""
-    return ClaimsServing() if config.dra.device_taints else None
+    return ClaimsServing() if config.of(DraSection).device_taints else None

@@ -18,6 +18,7 @@ from scheduler_ext.features.gangs.queue.routes import queue_blueprint
 from scheduler_ext.features.gangs.queue.run_recorder import RunRecorder
 from scheduler_ext.features.gangs.queue.run_times import PastRuns
 from scheduler_ext.features.gangs.queue.start_estimates import StartEstimates
+from scheduler_ext.features.gangs.settings import NominateSection, QueueSection
 from scheduler_ext.server.serving import Parts, Served, Serving
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_identity import pod_uid
@@ -31,13 +32,14 @@ class GangsServing(Serving):
 
     def __init__(self, config: Configuration) -> None:
         self._config = config
-        most = config.queue.run_times
+        most = config.of(QueueSection).run_times
         self._runs = RunRecorder(most) if most else None
         self._planning: Planning | None = None
 
     def follow(self, live: LiveInventory) -> Following:
         pods: list[PodFollower] = [self._runs] if self._runs is not None else []
-        if not self._config.nominate.enabled:
+        nominate = self._config.of(NominateSection)
+        if not nominate.enabled:
             return Following(pods=pods)
         from scheduler_ext.features.gangs.live.followed_cluster import FollowedCluster
         from scheduler_ext.features.gangs.live.planning import Planning
@@ -45,7 +47,7 @@ class GangsServing(Serving):
         config, resources = self._config, self._config.resource_names()
         followed = FollowedCluster(resources, config.scheduler_names, self.changed)
         gangs = None
-        if config.nominate.gangs.enabled:
+        if nominate.gangs.enabled:
             from scheduler_ext.features.gangs.live.gang_planning import GangPlanning
             from scheduler_ext.features.gangs.live.gang_pods import GangPods
 

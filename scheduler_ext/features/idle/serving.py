@@ -13,6 +13,7 @@ from scheduler_ext.features.idle.idle import idleness
 from scheduler_ext.features.idle.metrics import IdleText
 from scheduler_ext.features.idle.recommend.failure_count import FailureCount
 from scheduler_ext.features.idle.routes import idle_blueprint
+from scheduler_ext.features.idle.settings import ReclaimSection
 from scheduler_ext.server.serving import Parts, Served, Serving
 from scheduler_ext.wire.config import Configuration
 
@@ -28,7 +29,7 @@ class IdleServing(Serving):
     def follow(self, live: LiveInventory) -> Following:
         self._live = live
         loops: list[Background] = []
-        if self._config.idle.reclaim.mode != "off":
+        if self._config.of(ReclaimSection).mode != "off":
             from scheduler_ext.features.idle.reclaim.reclaimer import Reclaimer
 
             say = live.recorder.write

@@ -7,8 +7,9 @@ import pytest
 from scheduler_ext.core.dra.device import DraDevice
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.claims import taint_writer as writer_module
+from scheduler_ext.features.claims.settings import DraSection
 from scheduler_ext.features.claims.taint_writer import TaintWriter
-from scheduler_ext.wire.config import Configuration, DraSection
+from scheduler_ext.wire.config import Configuration
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NODES
 from tests.cluster.api.api_requests import Request
@@ -31,7 +32,7 @@ def dra(living: Living, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Living
     store.put(SLICES, resource_slice("c", [gpu_device(0), gpu_device(1)]))
     store.put(NODES, node("c"))
     living.report("c", gpu(0, "GPU-0"), gpu(1, "GPU-1"))
-    living.configure(Configuration(dra=DraSection(device_taints=True)))
+    living.configure(Configuration().with_sections(DraSection(device_taints=True)))
     living.start()
     return living
 

@@ -27,6 +27,7 @@ from scheduler_ext.features.autoscaling.placeholders.placeholder_job import (
     WAITING_UID,
     placeholder_job,
 )
+from scheduler_ext.features.autoscaling.settings import AutoscalerSection
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 
@@ -86,9 +87,9 @@ class PlaceholderWriter(Background):
         self._config = config
         self._sizing = config.sizing()
         self._say = say
-        settings = self._settings = config.autoscaler.placeholders
-        self._after_s = config.duration_s("autoscaler.placeholders.after")
-        self._ttl_s = config.duration_s("autoscaler.placeholders.ttl")
+        settings = self._settings = config.of(AutoscalerSection).placeholders
+        self._after_s = settings.duration_s("after")
+        self._ttl_s = settings.duration_s("ttl")
         self._jobs = f"/apis/batch/v1/namespaces/{settings.namespace}/jobs"
         self._budget = HourlyBudget(transport, settings.namespace, settings.per_hour)
         self._retry = Retry(transport.server, Backoff(), probes=False)

@@ -39,6 +39,7 @@ from scheduler_ext.features.gangs.planning.planned_cluster import PlannedCluster
 from scheduler_ext.features.gangs.planning.planner import Planner
 from scheduler_ext.features.gangs.planning.victim_proposals import NodeProposals
 from scheduler_ext.features.gangs.planning.waiting_pod import WaitingPod
+from scheduler_ext.features.gangs.settings import NominateSection
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod, names_in
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import gang_wish
@@ -89,12 +90,11 @@ class GangPlanning:
         self._pods = pods
         self._names = frozenset(config.scheduler_names)
         self._sizing = config.sizing()
-        gangs = config.nominate.gangs
-        self._ttl_s = config.duration_s("nominate.ttl")
-        deadlines = DeadlinePolicy(
-            config.duration_s("nominate.gangs.deadline"), OnDeadline(gangs.on_deadline)
-        )
-        bounds = Bounds(config.duration_s("nominate.gangs.keepFor"), gangs.keep_percent / 100)
+        nominate = config.of(NominateSection)
+        gangs = nominate.gangs
+        self._ttl_s = nominate.duration_s("ttl")
+        deadlines = DeadlinePolicy(gangs.duration_s("deadline"), OnDeadline(gangs.on_deadline))
+        bounds = Bounds(gangs.duration_s("keep_for"), gangs.keep_percent / 100)
         self._policy = Policy(deadlines, bounds, gangs.preempts, self._ttl_s)
         self._sizes = GroupSizes(transport)
         self._events = GangEvents(write_event)

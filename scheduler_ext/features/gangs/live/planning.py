@@ -36,6 +36,7 @@ from scheduler_ext.features.gangs.planning.planned_cluster import PlannedCluster
 from scheduler_ext.features.gangs.planning.planned_nodes import PlannedNodes
 from scheduler_ext.features.gangs.planning.planner import Planner
 from scheduler_ext.features.gangs.planning.waiting_pod import WaitingPod
+from scheduler_ext.features.gangs.settings import NominateSection
 from scheduler_ext.wire.config import Configuration
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class Planning(Background):
         self._source = source
         self._extender = extender
         self._followed = followed
-        self._ttl_s = config.duration_s("nominate.ttl")
+        self._ttl_s = config.of(NominateSection).duration_s("ttl")
         self._planner = Planner(self._ttl_s)
         self._in_tree = InTreeFilters()
         self._writer = NominationWriter(transport)

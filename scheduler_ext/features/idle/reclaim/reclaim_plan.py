@@ -16,6 +16,7 @@ from scheduler_ext.features.idle.reclaim.reclaim_policy import (
     next_step,
     opted_in,
 )
+from scheduler_ext.features.idle.settings import ReclaimSection
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.kube import strings
@@ -58,10 +59,8 @@ class Planner:
     """Decides by the configuration."""
 
     def __init__(self, config: Configuration) -> None:
-        self._policy = ReclaimPolicy(
-            min_age_s=config.duration_s("idle.reclaim.minAge"),
-            warn_for_s=config.duration_s("idle.reclaim.warnFor"),
-        )
+        settings = config.of(ReclaimSection)
+        self._policy = ReclaimPolicy(settings.duration_s("min_age"), settings.duration_s("warn_for"))
         self._after_s = config.idle_after_s()
         self._values = config.policy().values
         self._headroom_percent = config.memory.headroom_percent

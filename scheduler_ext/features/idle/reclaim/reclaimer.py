@@ -30,6 +30,7 @@ from scheduler_ext.features.idle.reclaim.reclaim_events import (
 from scheduler_ext.features.idle.reclaim.reclaim_plan import Planned, Planner, Seen, Warned
 from scheduler_ext.features.idle.reclaim.reclaim_policy import Step
 from scheduler_ext.features.idle.reclaim.reclaim_record import ReclaimRecord
+from scheduler_ext.features.idle.settings import ReclaimSection
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.wire.config import Configuration
 
@@ -65,10 +66,11 @@ class Reclaimer(Background):
     ) -> None:
         super().__init__("reclaim")
         self._active = active
-        self._dry = config.idle.reclaim.mode == "dry-run"
-        self._warn_for_s = config.duration_s("idle.reclaim.warnFor")
+        settings = config.of(ReclaimSection)
+        self._dry = settings.mode == "dry-run"
+        self._warn_for_s = settings.duration_s("warn_for")
         self._calls = ReclaimCalls(transport)
-        self._record = ReclaimRecord(transport, namespace, config.idle.reclaim.per_hour)
+        self._record = ReclaimRecord(transport, namespace, settings.per_hour)
         self._planner = Planner(config)
         self._source = source
         self._say = say

@@ -15,7 +15,8 @@ from scheduler_ext.features.autoscaling.placeholders import placeholder_writer a
 from scheduler_ext.features.autoscaling.placeholders.hourly_budget import NAME as BUDGET
 from scheduler_ext.features.autoscaling.placeholders.hourly_budget import HourlyBudget
 from scheduler_ext.features.autoscaling.placeholders.placeholder_writer import PlaceholderWriter
-from scheduler_ext.wire.config import AutoscalerSection, Configuration, PlaceholdersSection
+from scheduler_ext.features.autoscaling.settings import AutoscalerSection, PlaceholdersSection
+from scheduler_ext.wire.config import Configuration
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NODES, PODS
 from tests.cluster.api.api_requests import Request
@@ -51,7 +52,7 @@ class Scaling:
     def start(self, **settings: object) -> Living:
         """One more extender, with placeholders."""
         section = PlaceholdersSection(**{"enabled": True, "after": "0s", **settings})  # type: ignore[arg-type]
-        config = Configuration(autoscaler=AutoscalerSection(section))
+        config = Configuration().with_sections(AutoscalerSection(section))
         living = Living(self.server, self._transport)
         living.configure(config)
         for name in "ab":

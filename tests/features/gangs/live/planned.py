@@ -18,9 +18,10 @@ from scheduler_ext.features.gangs.live.own_writes import OwnWrites
 from scheduler_ext.features.gangs.live.planning import Planning
 from scheduler_ext.features.gangs.planning.plan import Entry, State
 from scheduler_ext.features.gangs.serving import GangsServing
+from scheduler_ext.features.gangs.settings import GangsSection, NominateSection
 from scheduler_ext.features.gangs.wire.nomination import START_BY
 from scheduler_ext.server.serving import servings
-from scheduler_ext.wire.config import Configuration, GangsSection, NominateSection
+from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION
 from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
@@ -55,8 +56,7 @@ class Planned:
         self, gangs: GangsSection | None = None, lease: tuple[str, str, str] | None = None
     ) -> LiveInventory:
         """One more extender that plans, and writes while it holds the lease (namespace, name, pod)."""
-        section = NominateSection(enabled=True, gangs=gangs or GangsSection())
-        config = Configuration(nominate=section)
+        config = Configuration().with_sections(NominateSection(gangs=gangs or GangsSection()))
         leader = None
         if lease is not None:
             leader = partial(Leadership, namespace=lease[0], name=lease[1], pod=lease[2])

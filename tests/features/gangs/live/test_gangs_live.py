@@ -11,8 +11,8 @@ from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
 from scheduler_ext.features.gangs.planning.gang_bounds import Keeping
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.features.gangs.planning.plan import State
+from scheduler_ext.features.gangs.settings import GangsSection
 from scheduler_ext.features.gangs.wire.nomination import START_BY, nomination
-from scheduler_ext.wire.config import GangsSection
 from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_paths import PODS
 from tests.cluster.api.api_requests import writes

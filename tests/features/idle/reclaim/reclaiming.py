@@ -12,9 +12,10 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.features.idle.reclaim.reclaim_wire import RECORD_ANNOTATION
 from scheduler_ext.features.idle.reclaim.reclaimer import Reclaimer
+from scheduler_ext.features.idle.settings import ReclaimSection
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.sources.source_status import Check, SourceStatus
-from scheduler_ext.wire.config import Configuration, IdleSection, ReclaimSection
+from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_objects
 from scheduler_ext.wire.times import seconds, time_text
 from tests.cluster.api.api_paths import BUDGETS, GPU_NODES, LEASES, NAMESPACES, NODES, PODS
@@ -134,7 +135,7 @@ class Extending:
 
     def __init__(self, cluster: Cluster, mode: str = "evict", **reclaim: Any) -> None:
         settings = {"min_age": "1h", "warn_for": "15m", "per_hour": 4} | reclaim
-        config = Configuration(idle=IdleSection(reclaim=ReclaimSection(mode=mode, **settings)))  # type: ignore[arg-type]
+        config = Configuration().with_sections(ReclaimSection(mode=mode, **settings))  # type: ignore[arg-type]
         self.cluster = cluster
         self.late: ClusterState | None = None
         self.active = True

@@ -8,7 +8,8 @@ from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.features.idle.reclaim import reclaimer as reclaimer_module
 from scheduler_ext.features.idle.reclaim.reclaimer import Reclaimer
 from scheduler_ext.features.idle.serving import IdleServing
-from scheduler_ext.wire.config import Configuration, IdleSection, PreemptionSection, ReclaimSection
+from scheduler_ext.features.idle.settings import ReclaimSection
+from scheduler_ext.wire.config import Configuration, PreemptionSection
 from scheduler_ext.wire.pod_facts import RECLAIM_AT_ANNOTATION
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NAMESPACES, PODS
@@ -30,7 +31,7 @@ def idle(living: Living, monkeypatch: pytest.MonkeyPatch) -> Living:
         report(living, name, idle_s)
         labels = {"gpu.scheduler-ext.io/reclaim": "true"}
         living.server.store.put(PODS, running(f"pod-{name}", name, DAY_S, labels=labels, owner="Job/train"))
-    config = Configuration(idle=IdleSection(reclaim=SOON), preemption=PreemptionSection(prefer_idle=True))
+    config = Configuration(preemption=PreemptionSection(prefer_idle=True)).with_sections(SOON)
     living.configure(config)
     return living
 

@@ -1,0 +1,11 @@
+"""The settings of what is written for claims."""
+
+from scheduler_ext.wire.config import Section
+
+
+class DraSection(Section):
+    key = "dra"
+    device_taints: bool = False
+
+
+SECTIONS = (DraSection,)
