@@ -1,4 +1,5 @@
-"""Writes the parts of the documentation that follow from the code and from `benchmarks/results`.
+"""Writes the parts of the documentation that follow from the code and from `benchmarks/results`, and
+`config/default.yaml`, which has the settings of the kernel and of all features.
 
 A page has such a part between `<!-- generated: NAME -->` and `<!-- end -->`, as lines of its own or within a
 line; everything else in it is written by hand. `python -m docs.generate` renews all parts; with `--check` it
@@ -31,8 +32,10 @@ from click.testing import CliRunner
 from benchmarks import published
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, Wishes
+from scheduler_ext.feature import installed
 from scheduler_ext.features.defrag.movable import OPT_OUTS
 from scheduler_ext.main import main as scheduler_ext
+from scheduler_ext.wire import config
 from tests.exposition import exposition
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -149,12 +152,27 @@ class Setting(NamedTuple):
 
 
 @cache
-def settings(file: Path) -> Sequence[Setting]:
-    """All keys of a file, in its order; those of a mapping without comments are its value."""
-    values = yaml.safe_load(file.read_bytes())
+def default_configuration() -> str:
+    """The settings of the kernel, then those of each installed feature, or below a key that is there already.
+    Blocks of a file are apart by an empty line."""
+    modules = [config.__name__, *(feature.settings for feature in installed() if feature.settings)]
+    blocks: dict[str, str] = {}
+    for module in modules:
+        file = Path(importlib.import_module(module).__file__ or "").with_suffix(".yaml")
+        for block in file.read_text().strip().split("\n\n"):
+            _, key, inner = re.split(r"^(\w+):", block, maxsplit=1, flags=re.MULTILINE)
+            blocks[key] = blocks[key] + inner if key in blocks else block
+    parts = "scheduler_ext/wire/config.yaml and the settings.yaml of features"
+    return f"# Assembled by `make reference` from {parts}.\n" + "\n\n".join(blocks.values()) + "\n"
+
+
+@cache
+def settings(text: str) -> Sequence[Setting]:
+    """All keys of a YAML text, in its order; those of a mapping without comments are its value."""
+    values = yaml.safe_load(text)
     found: list[Setting] = []
     comment, above = "", dict[int, str]()
-    for line in file.read_text().splitlines():
+    for line in text.splitlines():
         key = re.match(r"( *)([\w-]+):", line)
         if line.lstrip().startswith("#"):
             comment += line.lstrip().removeprefix("#")
@@ -174,13 +192,13 @@ def settings(file: Path) -> Sequence[Setting]:
     leaves = [each.path for each in found if not isinstance(each.value, dict)]
     silent = [each for each in leaves if not any(f"{each}.".startswith(f"{path}.") for path in whole)]
     if silent:
-        raise SystemExit(f"{file}: no comment says what {', '.join(silent)} means")
+        raise SystemExit(f"no comment says what {', '.join(silent)} means")
     return [each for each in found if each.comment]
 
 
-def setting_table(file: Path, inside: str, page: Path, before: str) -> str:
-    """The settings of a file in a section, or all others of it; a row for each section with a comment."""
-    known = settings(file)
+def setting_table(text: Callable[[], str], inside: str, page: Path, before: str) -> str:
+    """The settings of a text in a section, or all others of it; a row for each section with a comment."""
+    known = settings(text())
     rows = []
     for each in known:
         if each.path.startswith("score.weights.") != bool(inside):
@@ -359,9 +377,9 @@ _GANGS = "scheduler_ext.wire.gangs"
 PARTS: Mapping[str, Part] = {
     "reasons": reasons,
     **{f"metrics of {group}": partial(metrics, group) for group in _METRICS},
-    "settings": partial(setting_table, ROOT / "config" / "default.yaml", ""),
-    "scores": partial(setting_table, ROOT / "config" / "default.yaml", "score.weights."),
-    "values": partial(setting_table, CHART / "values.yaml", ""),
+    "settings": partial(setting_table, default_configuration, ""),
+    "scores": partial(setting_table, default_configuration, "score.weights."),
+    "values": partial(setting_table, (CHART / "values.yaml").read_text, ""),
     "annotations of users": wishes,
     "annotations of gangs": partial(
         declared_annotations,
@@ -402,9 +420,15 @@ PARTS: Mapping[str, Part] = {
     "images of kube-scheduler": images,
     **{f"figure {name}": partial(_figure, render) for name, render in published.FIGURES.items()},
 }
+FILES: Mapping[str, Callable[[], str]] = {"config/default.yaml": default_configuration}
 
 
-def main(arguments: Sequence[str], root: Path = ROOT, parts: Mapping[str, Part] = PARTS) -> int:
+def main(
+    arguments: Sequence[str],
+    root: Path = ROOT,
+    parts: Mapping[str, Part] = PARTS,
+    files: Mapping[str, Callable[[], str]] = FILES,
+) -> int:
     """The exit status."""
     used = set[str]()
 
@@ -419,17 +443,22 @@ def main(arguments: Sequence[str], root: Path = ROOT, parts: Mapping[str, Part] 
 
         return _PART.sub(renew, text)
 
-    texts = {page: page.read_text() for page in pages(root)}
-    changed = {page: new for page, old in texts.items() if (new := renewed(page, old)) != old}
+    written = {root / name: text() for name, text in files.items()}
+    texts = {path: path.read_text() for path in (*written, *pages(root))}
+    changed = {
+        path: new
+        for path, old in texts.items()
+        if (new := written[path] if path in written else renewed(path, old)) != old
+    }
     if parts.keys() - used:
         raise SystemExit(f"no page has these parts: {', '.join(sorted(parts.keys() - used))}")
-    for page, new in changed.items():
+    for path, new in changed.items():
         if "--check" in arguments:
-            before, after = texts[page].splitlines(), new.splitlines()
-            name = str(page.relative_to(root))
+            before, after = texts[path].splitlines(), new.splitlines()
+            name = str(path.relative_to(root))
             print(*difflib.unified_diff(before, after, name, "generated", lineterm=""), sep="\n")
         else:
-            page.write_text(new)
+            path.write_text(new)
     if changed and "--check" in arguments:
         print("Run `make reference`.", file=sys.stderr)
         return 1

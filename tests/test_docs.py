@@ -26,17 +26,29 @@ def test_a_part_that_differs_from_the_code_is_found_and_renewed(
     page = tmp_path / "README.md"
     page.write_text(PAGE)
     parts = {"reasons": PARTS["reasons"], "time": lambda page, before: "4.2 ms"}
-    assert main([], tmp_path, parts) == 0
+    assert main([], tmp_path, parts, {}) == 0
     good = page.read_text()
     assert good.startswith("Filter takes <!-- generated: time -->4.2 ms<!-- end --> here.\n")
     assert "| `node(s) had unhealthy GPUs` | The request would fit" in good
     assert good.endswith("<!-- end -->\n\nBy hand.\n")
-    assert main(["--check"], tmp_path, parts) == 0
+    assert main(["--check"], tmp_path, parts, {}) == 0
     page.write_text(good.replace("unhealthy", "sick"))
     capsys.readouterr()
-    assert main(["--check"], tmp_path, parts) == 1
+    assert main(["--check"], tmp_path, parts, {}) == 1
     assert "-| `node(s) had sick GPUs`" in capsys.readouterr().out
     assert "sick" in page.read_text(), "nothing is written"
+
+
+def test_a_file_that_differs_from_its_parts_is_found_and_renewed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "default.yaml"
+    file.write_text("a: 1\n")
+    files = {"default.yaml": lambda: "a: 2\n"}
+    assert main(["--check"], tmp_path, {}, files) == 1
+    assert "-a: 1\n+a: 2\n" in capsys.readouterr().out
+    assert main([], tmp_path, {}, files) == 0
+    assert file.read_text() == "a: 2\n"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +63,7 @@ def test_parts_and_places_belong_together(tmp_path: Path, written: str, message:
     (tmp_path / "README.md").write_text(text)
     parts = {"reasons": PARTS["reasons"]} | ({"time": lambda page, before: ""} if written == "time" else {})
     with pytest.raises(SystemExit, match=re.escape(message)):
-        main(["--check"], tmp_path, parts)
+        main(["--check"], tmp_path, parts, {})
 
 
 def links(path: Path) -> list[str]:
