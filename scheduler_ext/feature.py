@@ -23,13 +23,14 @@ class Feature:
     """One feature. The module that defines it imports nothing else of its room, so that the list is light:
     its parts are named by their modules, which are imported when they are used. `settings` has its sections
     of the configuration (`wire.config`), `serving` what the feature does in `serve` (`server.serving`),
-    `simulation` what it adds to simulations (`sim.extension`)."""
+    `simulation` what it adds to simulations (`sim.extension`), `demo` what it adds to the demo (`cli.demo`)."""
 
     name: str
     commands: Sequence[Command] = ()
     settings: str = ""
     serving: str = ""
     simulation: str = ""
+    demo: str = ""
 
 
 @cache

@@ -4,10 +4,8 @@ its past decisions and the placements under way. The objects need no extender.""
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,23 +18,16 @@ from scheduler_ext.cli.kubeconfigs import complete_namespaces, kubeconfig_of, tr
 from scheduler_ext.cli.options import bundled, context_option, kubeconfig_option_with, output_option
 from scheduler_ext.cli.output import show
 from scheduler_ext.core.errors import ClusterError, RequestError
-from scheduler_ext.core.intree import NodeFacts
-from scheduler_ext.core.node.node import PendingPod
-from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import explain
 from scheduler_ext.explain.explainer import Explainer, other_scheduler, unschedulable_message
 from scheduler_ext.explain.snapshot_dump import Moment, read_moment
 from scheduler_ext.explain.waiting import Waiting, pod_list
-from scheduler_ext.features.gangs.queue.queue_list import QueueView
-from scheduler_ext.features.gangs.queue.start_estimates import StartEstimates
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
-from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating
 from scheduler_ext.wire.pod.pod_request import asks_gpu
 
@@ -47,8 +38,6 @@ if TYPE_CHECKING:
 _SOURCES = ("auto", "extender", "cluster")
 # The limit of each step towards an extender: its absence should show soon.
 _FIND_S = 5.0
-# The limit of a computation here.
-_ALL_S = 600.0
 
 
 class Live:
@@ -139,11 +128,6 @@ class FromExtender:
     def pods(self) -> dict[str, Any]:
         return self.required("/pods")
 
-    def queue(self, namespace: str | None) -> dict[str, Any]:
-        """The QueueList, of one namespace or of all."""
-        only = f"?namespace={quote(namespace, safe='')}" if namespace is not None else ""
-        return self.required(f"/queue{only}")
-
     def required(self, path: str, **limits: float) -> dict[str, Any]:
         """The answer of a route that every current release has. Raises ClusterError."""
         answer = self._extender.get(path, **limits)
@@ -161,15 +145,16 @@ class FromObjects:
     ) -> None:
         self._transport = transport
         self._source = source
-        self._config = config
+        self.config = config
         self._note = note
 
     @cached_property
-    def _state(self) -> ClusterState:
+    def state(self) -> ClusterState:
+        """The cluster."""
         from scheduler_ext.cluster.one_shot import cluster_state
 
         with self._answering():
-            return cluster_state(self._transport, self._source, self._config, with_objects=True)
+            return cluster_state(self._transport, self._source, self.config, with_objects=True)
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
@@ -183,12 +168,14 @@ class FromObjects:
             self._note = None
 
     @cached_property
-    def _moment(self) -> Moment:
-        return read_moment(self._state, self._config)
+    def moment(self) -> Moment:
+        """The cluster as a decision sees it."""
+        return read_moment(self.state, self.config)
 
     @cached_property
-    def _explainer(self) -> Explainer:
-        return Explainer(self._moment, self._moment.record, self._config)
+    def explainer(self) -> Explainer:
+        """Explains its pods."""
+        return Explainer(self.moment, self.moment.record, self.config)
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """The Explanation by all of kube-scheduler's filters: all Nodes and pods are known here."""
@@ -210,15 +197,15 @@ class FromObjects:
         if spec.node_name:
             # A pod on its node is explained as if it were created again.
             try:
-                return self._explainer.of_name(namespace, name)
+                return self.explainer.of_name(namespace, name)
             except RequestError as error:
                 if error.status == 404:
                     return None
                 raise ClusterError(str(error)) from None
-        if not asks_gpu(spec, self._config.resource_names()) or is_finished(pod):
+        if not asks_gpu(spec, self.config.resource_names()) or is_finished(pod):
             return None
-        explanation = explain(pod, self._state, self._config)
-        stranger = other_scheduler(spec.scheduler_name or "", False, self._config)
+        explanation = explain(pod, self.state, self.config)
+        stranger = other_scheduler(spec.scheduler_name or "", False, self.config)
         return explanation | {
             "warnings": [*([stranger] if stranger else []), *explanation["warnings"]],
             "generation": None,
@@ -231,48 +218,12 @@ class FromObjects:
         }
 
     def inventory(self) -> dict[str, Any]:
-        state = self._state
-        return inventory_list(
-            state.infos.values(), self._config, state.ages_s, state.problems, state.readings
-        )
+        state = self.state
+        return inventory_list(state.infos.values(), self.config, state.ages_s, state.problems, state.readings)
 
     def ledger(self) -> dict[str, Any]:
-        return ledger_dump(self._moment.snapshot, self._config.resource_names())
-
-    def queue(self, namespace: str | None) -> dict[str, Any]:
-        source = _Once(self._moment, self._state)
-        waiting = Waiting(source, self._moment.record, self._explainer)
-        view = QueueView(source, waiting.lines, StartEstimates(source, self._config, _ALL_S))
-        return view.listed(namespace, time.time()) | {"planning": None}
+        return ledger_dump(self.moment.snapshot, self.config.resource_names())
 
     def pods(self) -> dict[str, Any]:
-        waiting = Waiting(self._moment, self._moment.record, self._explainer)
-        return pod_list(self._state.infos.values(), waiting.lines())
-
-
-@dataclass(frozen=True, slots=True)
-class _Once:
-    """A cluster that was read once, as the source of a queue: without a plan and past run times."""
-
-    moment: Moment
-    state: ClusterState
-
-    @property
-    def snapshot(self) -> Snapshot:
-        return self.moment.snapshot
-
-    @property
-    def claims(self) -> ClaimLookup | None:
-        return self.moment.claims
-
-    def pending(self) -> Sequence[PendingPod]:
-        return self.moment.waiting
-
-    def is_gone(self, uid: str) -> bool:
-        return False
-
-    def node_facts(self) -> Mapping[str, NodeFacts]:
-        return self.moment.facts
-
-    def status(self) -> SourceStatus:
-        return SourceStatus([], 0.0, facts=self.state.facts)
+        waiting = Waiting(self.moment, self.moment.record, self.explainer)
+        return pod_list(self.state.infos.values(), waiting.lines())

@@ -13,8 +13,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPConnection
+from importlib import import_module
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from scheduler_ext.core.errors import SchedulerExtError
 from scheduler_ext.core.intree import intree_rejection
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
-from scheduler_ext.sources.clusterstate import state_of
+from scheduler_ext.feature import installed
+from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node_info import node_facts
@@ -38,14 +40,22 @@ from scheduler_ext.wire.pod.pod_request import pod_ask
 _HEADER = ("POD", "ASKS", "FITS", "BEST (SCORE)", "BECAUSE", "WHY NOT THE OTHERS")
 
 
+Shown = Callable[[str, int, int], str]
+"""What a feature shows, in words: by the address of the inspection listener, and the numbers of pods that
+run and that wait."""
+Prepare = Callable[[Path, ClusterState, Sequence[kube.Pod], Configuration, float], Shown]
+"""Writes what a feature needs to a folder, which it finds again in `serve`: by the sample, its pods, the
+configuration, and wall time in seconds."""
+
+
 class DemoServer:
     """A `scheduler-ext serve` process, stopped at the end of the context."""
 
-    def __init__(self, inventory: Path, port: int, past: Path | None = None) -> None:
-        """`past` is a file of samples for the history of the page."""
+    def __init__(self, inventory: Path, port: int, folder: Path | None = None) -> None:
+        """In the folder are files of features."""
         self._command = [
             *(sys.executable, "-m", "scheduler_ext", "serve", "--inventory", str(inventory)),
-            *(("--past", str(past)) if past is not None else ()),
+            *(("--demo-folder", str(folder)) if folder is not None else ()),
             *("--listen", f"127.0.0.1:{port}", "--health-listen", f"127.0.0.1:{port and port + 1}"),
             *("--inspect-listen", f"127.0.0.1:{port and port + 2}"),
         ]
@@ -217,31 +227,27 @@ def _serve_on(text: bytes, sample: bytes, port: int) -> None:
     """Print the decisions about the pods in `text`, place the pods on the sample, and serve until Ctrl-C."""
     # Here, because a demo that ends by itself needs neither.
     from scheduler_ext.demo.placing import with_pods
-    from scheduler_ext.features.page.demo_past import PAST_S, past_samples
 
     config, pods = Configuration(), read_pods(text)
     state = state_of(read_objects(sample), "the sample", config.resource_names())
-    with tempfile.TemporaryDirectory(prefix="scheduler-ext-demo-") as folder:
-        inventory, past = Path(folder, "inventory.yaml"), Path(folder, "past.json")
+    with tempfile.TemporaryDirectory(prefix="scheduler-ext-demo-") as name:
+        folder = Path(name)
+        inventory = folder / "inventory.yaml"
         inventory.write_bytes(sample)
-        past.write_text(json.dumps(past_samples(state, pods, config, time.time())))
-        with DemoServer(inventory, port, past) as server:
+        prepares: list[Prepare] = [import_module(each.demo).prepare for each in installed() if each.demo]
+        shown = [prepare(folder, state, pods, config, time.time()) for prepare in prepares]
+        with DemoServer(inventory, port, folder) as server:
             _print_decisions(server, text, state.objects)
             placed = with_pods(sample, list(raw_pods(text)), pods, state, time.time())
             server.skip_log()
-            written = Path(folder, "written.json")
+            written = folder / "written.json"
             written.write_bytes(placed.inventory)
             written.replace(inventory)
             server.await_reload()
             server.skip_log()
             inspection, health = server.urls["inspect"], server.urls["health"]
-            print(
-                f"\nThe page at {inspection}/ shows {placed.running} of these pods on their GPUs, the "
-                f"{placed.waiting} others waiting with the reason, and the decisions.\n"
-                f"Its history begins with {PAST_S / 3600:.0f} simulated hours of such pods. "
-                f"Metrics are at {health}/metrics. Ctrl-C ends.",
-                flush=True,
-            )
+            words = [of(inspection, placed.running, placed.waiting) for of in shown]
+            print("\n" + " ".join([*words, f"Metrics are at {health}/metrics. Ctrl-C ends."]), flush=True)
             server.wait()
 
 

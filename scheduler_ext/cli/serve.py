@@ -90,9 +90,7 @@ _LISTEN = Parsed("host:port", _listen)
 @click.option("--tls-key-file", type=FILE, help="The key of that certificate.")
 @click.option("--client-ca-file", type=FILE, help="CA of the required client certificates.")
 @log_format_option
-@click.option(
-    "--past", type=FILE, hidden=True, help="Samples with which the page's history begins: the demo's."
-)
+@click.option("--demo-folder", type=FILE, hidden=True, help="Files of the demo, for features.")
 @click.option("--workers", type=int, hidden=True, help="Anything but 1 is refused.")
 def serve(
     config: Configuration,
@@ -110,7 +108,7 @@ def serve(
     tls_key_file: Path | None,
     client_ca_file: Path | None,
     log_format: str,
-    past: Path | None,
+    demo_folder: Path | None,
     workers: int | None,
 ) -> None:
     """Run the extender for kube-scheduler.
@@ -173,7 +171,7 @@ def serve(
         # The worker process imports this; the one that watches over it stays small.
         from scheduler_ext.cli.serving_apps import serving_apps
 
-        return serving_apps(config, build_source, tls.cert_file if tls else None, past)
+        return serving_apps(config, build_source, tls.cert_file if tls else None, demo_folder)
 
     run_server(options, build_apps)
 

@@ -33,9 +33,9 @@ BuildSource = Callable[[Extender, Configuration, Sequence[Serving]], "InventoryS
 
 
 def serving_apps(
-    config: Configuration, build_source: BuildSource, certificate_file: Path | None, past: Path | None
+    config: Configuration, build_source: BuildSource, certificate_file: Path | None, demo_folder: Path | None
 ) -> Apps:
-    """The three applications, at work; `past` as in Served. Raises InventoryError, ClusterError."""
+    """The three applications, at work; `demo_folder` as in Served. Raises InventoryError, ClusterError."""
     share_one_arena()
     # Other threads decode for long stretches; waiting requests get the interpreter sooner this way.
     sys.setswitchinterval(0.0002)
@@ -56,7 +56,7 @@ def serving_apps(
     waiting = Waiting(source, extender.record, explainer)
     replicas = SchedulableReplicas(source, config)
     gpus = gpu_text(source, config)
-    served = Served(config, source, extender, explaining, waiting, gpus, past)
+    served = Served(config, source, extender, explaining, waiting, gpus, features, demo_folder)
     parts = [feature.join(served) for feature in features]
     metrics = Metrics(
         source,

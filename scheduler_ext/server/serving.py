@@ -6,10 +6,10 @@ Serving ── follow a cluster ──► Following: followers of pods and nodes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from scheduler_ext.cluster.following import Following
 from scheduler_ext.feature import installed
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scheduler_ext.extender.extender import Extender
     from scheduler_ext.server.explaining import Explaining
     from scheduler_ext.server.metrics.gpu_metrics import GpuText
-    from scheduler_ext.sources.source_status import Problem, Source
+    from scheduler_ext.sources.source_status import Problem, Source, SourceStatus
     from scheduler_ext.wire.config import Configuration
 
 
@@ -61,8 +61,9 @@ class Served:
     explaining: Explaining
     waiting: Waiting
     gpus: GpuText
-    past: Path | None = None
-    """A JSON array of earlier samples, with which the page's history begins."""
+    features: Sequence[Serving] = ()
+    demo_folder: Path | None = None
+    """The files that features have written for the demo."""
 
 
 class Serving:
@@ -99,9 +100,43 @@ class Serving:
         """The group that a waiting pod is to start with."""
         return None
 
+    def facts_of_nodes(
+        self, infos: Iterable[NodeInfo], status: SourceStatus, wall_time: float
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """What is to be shown of these nodes, by name, as plain JSON values with names of their own."""
+        return {}
+
+    def facts_of_pods(
+        self, infos: Iterable[NodeInfo], status: SourceStatus, wall_time: float
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """What is to be shown of the pods on these nodes, by uid, likewise."""
+        return {}
+
     def problems(self) -> Sequence[Problem]:
         """What does not work."""
         return ()
+
+
+def facts_of_nodes(
+    features: Iterable[Serving], infos: Sequence[NodeInfo], status: SourceStatus, wall_time: float
+) -> dict[str, dict[str, Any]]:
+    """Those of all features."""
+    return _joined(each.facts_of_nodes(infos, status, wall_time) for each in features)
+
+
+def facts_of_pods(
+    features: Iterable[Serving], infos: Sequence[NodeInfo], status: SourceStatus, wall_time: float
+) -> dict[str, dict[str, Any]]:
+    """Those of all features."""
+    return _joined(each.facts_of_pods(infos, status, wall_time) for each in features)
+
+
+def _joined(parts: Iterable[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        for key, facts in part.items():
+            found.setdefault(key, {}).update(facts)
+    return found
 
 
 def servings(config: Configuration) -> tuple[Serving, ...]:

@@ -8,7 +8,6 @@ from scheduler_ext.core.gpu.readings import NodeReadings, Readings
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods, PodFacts
-from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.features.idle.idle import NOT_IDLE, HeldPart, Idleness, IdlePod, idleness
 from scheduler_ext.sources.source_status import SourceStatus
@@ -112,20 +111,11 @@ def _by_namespace(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(sums.values(), key=lambda each: (-each["valuePerHour"], each["namespace"]))
 
 
-def idle_times(
-    snapshot: Snapshot | None,
-    rows: Sequence[Mapping[str, Any]],
-    status: SourceStatus,
-    now: float,
-    after_s: float,
-) -> dict[str, int]:
-    """The time without work of each idle pod, by its uid, on the nodes of these rows of pods."""
-    if snapshot is None:
-        return {}
+def idle_times(infos: Iterable[NodeInfo], status: SourceStatus, now: float, after_s: float) -> dict[str, int]:
+    """The time without work of each idle pod on these nodes, by its uid."""
     found: dict[str, int] = {}
-    for name in {row["node"] for row in rows} & snapshot.nodes.keys():
-        info = snapshot.nodes[name].info
-        judged = idleness(info, status.readings.get(name, ()), status.facts, now, after_s)
+    for info in infos:
+        judged = idleness(info, status.readings.get(info.name, ()), status.facts, now, after_s)
         found.update({idle.pod.uid: idle.idle_s for idle in judged.pods})
     return found
 

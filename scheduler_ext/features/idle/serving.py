@@ -2,7 +2,9 @@
 memory, evictions of idle pods where they are enabled, and idle pods first when preempt evicts."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from threading import Lock
+from typing import Any
 
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.following import Following
@@ -10,11 +12,13 @@ from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.features.idle import counters as counters
 from scheduler_ext.features.idle.idle import idleness
+from scheduler_ext.features.idle.idle_pods import IdleNodes, idle_times
 from scheduler_ext.features.idle.metrics import IdleText
 from scheduler_ext.features.idle.recommend.failure_count import FailureCount
 from scheduler_ext.features.idle.routes import idle_blueprint
 from scheduler_ext.features.idle.settings import ReclaimSection
 from scheduler_ext.server.serving import Parts, Served, Serving
+from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.wire.config import Configuration
 
 
@@ -25,6 +29,8 @@ class IdleServing(Serving):
         self._config = config
         self._after_s = config.idle_after_s()
         self._live: LiveInventory | None = None
+        self._lock = Lock()
+        self._nodes = IdleNodes(self._after_s)
 
     def follow(self, live: LiveInventory) -> Following:
         self._live = live
@@ -40,6 +46,21 @@ class IdleServing(Serving):
         config = served.config
         text = IdleText(served.source, served.gpus, self._after_s, config.metrics.detail)
         return Parts(routes=(idle_blueprint(served.source, config),), texts=(text,))
+
+    def facts_of_nodes(
+        self, infos: Iterable[NodeInfo], status: SourceStatus, wall_time: float
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """`idleGpus`: their UUIDs."""
+        with self._lock:
+            found = self._nodes.of(infos, status.readings, status.facts, wall_time)
+        return {name: {"idleGpus": idle.gpus} for name, idle in found.items() if idle.gpus}
+
+    def facts_of_pods(
+        self, infos: Iterable[NodeInfo], status: SourceStatus, wall_time: float
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """`idleSeconds`: the time without work of an idle pod."""
+        times = idle_times(infos, status, wall_time, self._after_s)
+        return {uid: {"idleSeconds": idle_s} for uid, idle_s in times.items()}
 
     def goes_first(self, info: NodeInfo) -> Collection[str]:
         live = self._live

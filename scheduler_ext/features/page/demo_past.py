@@ -2,13 +2,15 @@
 Decisions and samples are those of the extender."""
 
 import itertools
+import json
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.features.page.history import EVERY_S, Sample, sample
+from scheduler_ext.features.page.history import EVERY_S, PAST_FILE, Sample, sample
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire import kube
@@ -30,6 +32,22 @@ class _Job(NamedTuple):
     asker: Asker
     arrives_s: float
     runs_s: float
+
+
+def prepare(
+    folder: Path, state: ClusterState, pods: Sequence[kube.Pod], config: Configuration, now: float
+) -> Callable[[str, int, int], str]:
+    """Write the samples; returns words about the page."""
+    (folder / PAST_FILE).write_text(json.dumps(past_samples(state, pods, config, now)))
+    return _words
+
+
+def _words(inspection: str, running: int, waiting: int) -> str:
+    return (
+        f"The page at {inspection}/ shows {running} of these pods on their GPUs, the "
+        f"{waiting} others waiting with the reason, and the decisions.\n"
+        f"Its history begins with {PAST_S / 3600:.0f} simulated hours of such pods."
+    )
 
 
 def past_samples(

@@ -2,4 +2,8 @@
 
 from scheduler_ext.feature import Feature
 
-PAGE = Feature(name="page", serving="scheduler_ext.features.page.serving")
+PAGE = Feature(
+    name="page",
+    serving="scheduler_ext.features.page.serving",
+    demo="scheduler_ext.features.page.demo_past",
+)

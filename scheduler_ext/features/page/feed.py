@@ -6,7 +6,8 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -17,10 +18,10 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.recorded import decision_row
 from scheduler_ext.explain.waiting import MOST_LINES, still_waiting
 from scheduler_ext.extender.record import Record
-from scheduler_ext.features.idle.idle_pods import IdleNodes
 from scheduler_ext.features.page.history import EVERY_S, History, sample
 from scheduler_ext.features.page.late_reports import late_reports
 from scheduler_ext.features.page.overview import OverviewRows
+from scheduler_ext.server.serving import Serving, facts_of_nodes
 from scheduler_ext.sources.source_status import Problem, Source
 from scheduler_ext.views.fragmentation import fragmentation
 from scheduler_ext.wire.extender_args import encode_json
@@ -72,6 +73,7 @@ class PageFeed(Background):
         resources: ResourceNames,
         headroom_percent: int,
         idle_after_s: float,
+        features: Sequence[Serving] = (),
         sample_every_s: float = EVERY_S,
     ) -> None:
         super().__init__("page")
@@ -85,9 +87,9 @@ class PageFeed(Background):
         self._status: dict[str, Any] = {}
         self._readings: NodeReadings = {}
         self._idle_after_s = idle_after_s
-        self._idle_nodes = IdleNodes(idle_after_s)
-        # By node, the UUIDs of idle GPUs.
-        self._idle: dict[str, frozenset[str]] = {}
+        self._features = features
+        # By node, the UUIDs of idle GPUs, where a feature knows them.
+        self._idle: dict[str, AbstractSet[str]] = {}
         self._problems: dict[str, dict[str, Any]] = {}
         self._sample_every_s = sample_every_s
         self._sample_at = self._status_at = 0.0
@@ -205,9 +207,9 @@ class PageFeed(Background):
         status = self.source.status()
         self._readings = status.readings
         if snapshot is not None:
-            infos = (node.info for node in snapshot.nodes.values())
-            found = self._idle_nodes.of(infos, status.readings, status.facts, wall_time)
-            self._idle = {name: idle.gpus for name, idle in found.items() if idle.gpus}
+            infos = [node.info for node in snapshot.nodes.values()]
+            found = facts_of_nodes(self._features, infos, status, wall_time)
+            self._idle = {name: facts["idleGpus"] for name, facts in found.items() if "idleGpus" in facts}
         unallocated, unusable = fragmentation(snapshot) if snapshot is not None else (0.0, 0.0)
         late = self._late_reports(snapshot, status.report_ages_s)
         problems = {each["what"]: each for each in _plain([*status.problems, *late], wall_time)}

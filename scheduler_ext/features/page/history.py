@@ -8,6 +8,8 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.views.fragmentation import fragmentation
 
 EVERY_S = 30.0
+# A JSON array of earlier samples in the folder of the demo.
+PAST_FILE = "past.json"
 # Twelve hours.
 _MOST = 1440
 

@@ -1,16 +1,17 @@
 """The page's routes about pods, each for a part that is open: one pod, lists, and sums by namespace."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from flask import Blueprint, Response, request
 
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.features.idle.idle_pods import idle_times
 from scheduler_ext.features.page.pod_lists import SORTS, PlacedPods, Wanted
 from scheduler_ext.features.page.pod_view import pod_view
 from scheduler_ext.server.explaining import Explaining, namespaced
 from scheduler_ext.server.replies import compressed, problem_reply
+from scheduler_ext.server.serving import Serving, facts_of_pods
 from scheduler_ext.sources.source_status import Source
 from scheduler_ext.wire.extender_args import encode_json
 
@@ -24,7 +25,7 @@ _ALL_NODES = 2**31
 _MOST_CHARS = 320
 
 
-def pods_blueprint(source: Source, explaining: Explaining) -> Blueprint:
+def pods_blueprint(source: Source, explaining: Explaining, features: Sequence[Serving] = ()) -> Blueprint:
     """Routes about the pods that hold GPUs or wait for some."""
     routes = Blueprint("pods", __name__)
     placed = PlacedPods()
@@ -47,12 +48,15 @@ def pods_blueprint(source: Source, explaining: Explaining) -> Blueprint:
             )
         except RequestError as error:
             return problem_reply(error.status, str(error), "page")
-        listed, status = placed.listed(source.snapshot, wanted, _MOST_PODS), source.status()
-        after_s = explaining.explainer.config.idle_after_s()
-        idle = idle_times(source.snapshot, listed["pods"], status, time.time(), after_s)
-        return _listed(
-            listed | {"pods": [row | {"idleSeconds": idle.get(row["uid"])} for row in listed["pods"]]}
-        )
+        listed = placed.listed(source.snapshot, wanted, _MOST_PODS)
+        return _listed(listed | {"pods": with_facts(listed["pods"])})
+
+    def with_facts(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The rows of pods, with the time without work of idle ones, where a feature knows it."""
+        nodes = source.snapshot.nodes if source.snapshot is not None else {}
+        infos = [nodes[name].info for name in {row["node"] for row in rows} & nodes.keys()]
+        facts = facts_of_pods(features, infos, source.status(), time.time())
+        return [row | {"idleSeconds": facts.get(row["uid"], {}).get("idleSeconds")} for row in rows]
 
     @routes.get("/page/search")
     def search() -> Response:

@@ -3,7 +3,7 @@
 import json
 
 from scheduler_ext.features.page.feed import PageFeed
-from scheduler_ext.features.page.history import Sample
+from scheduler_ext.features.page.history import PAST_FILE, Sample
 from scheduler_ext.features.page.pod_routes import pods_blueprint
 from scheduler_ext.features.page.routes import page_blueprint
 from scheduler_ext.server.serving import Parts, Served, Serving
@@ -23,10 +23,12 @@ class PageServing(Serving):
             config.resource_names(),
             config.memory.headroom_percent,
             config.idle_after_s(),
+            served.features,
         )
-        for earlier in json.loads(read_file(served.past)) if served.past is not None else ():
+        past = served.demo_folder / PAST_FILE if served.demo_folder is not None else None
+        for earlier in json.loads(read_file(past)) if past is not None else ():
             feed.history.add(Sample(*earlier))
-        routes = page_blueprint(feed, config), pods_blueprint(source, served.explaining)
+        routes = page_blueprint(feed, config), pods_blueprint(source, served.explaining, served.features)
         return Parts(routes=routes, loops=(feed,))
 
 

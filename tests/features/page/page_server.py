@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.features.gangs.planning.plan import Plan
-from scheduler_ext.features.gangs.queue.queue_list import QueueView
-from scheduler_ext.features.gangs.queue.routes import queue_blueprint
-from scheduler_ext.features.gangs.queue.start_estimates import StartEstimates
+from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.features.page.feed import PageFeed
 from scheduler_ext.features.page.pod_routes import pods_blueprint
 from scheduler_ext.features.page.routes import page_blueprint
+from scheduler_ext.features.page.serving import PageServing
 from scheduler_ext.server.app import inspect_app
 from scheduler_ext.server.explaining import Explaining
+from scheduler_ext.server.metrics.registry import gpu_text
+from scheduler_ext.server.serving import Served, servings
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.pod.cached_pod import pending_pod
@@ -47,27 +47,32 @@ class PageServer(Followed):
         config = self.config
         self.set(infos)
         self.pending_lines = list(pending_lines)
-        self.planned: Plan | None = None
-        resources, percent = config.resource_names(), config.memory.headroom_percent
+        features, extender = servings(config), self.extender
+        self.features = features
         self.feed = PageFeed(
             self,
-            self.extender.record,
-            lambda: self.pending_lines,
-            resources,
-            percent,
+            extender.record,
+            self.lines,
+            config.resource_names(),
+            config.memory.headroom_percent,
             config.idle_after_s(),
+            features,
         )
-        explainer = Explainer(self, self.extender.record, config, self.extender.places)
-        queue = QueueView(
-            self, lambda: self.pending_lines, StartEstimates(self, config, 60.0), lambda: self.planned
-        )
+        explaining = Explaining(Explainer(self, extender.record, config, extender.places))
+        waiting = cast(Waiting, self)
+        served = Served(config, self, extender, explaining, waiting, gpu_text(self, config), features)
+        others = [each.join(served) for each in features if not isinstance(each, PageServing)]
         app = inspect_app(
             page_blueprint(self.feed, config),
-            pods_blueprint(self, Explaining(explainer)),
-            queue_blueprint(queue),
+            pods_blueprint(self, explaining, features),
+            *(routes for part in others for routes in part.routes),
         )
         self._server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Silent)
         self.url = f"http://127.0.0.1:{self._server.server_port}/page/"
+
+    def lines(self) -> list[dict[str, Any]]:
+        """As of `Waiting`."""
+        return self.pending_lines
 
     def pending(self) -> Sequence[PendingPod]:
         # Lines alone stand for pods of which only the number matters.

@@ -3,10 +3,11 @@
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 import click
 
-from scheduler_ext.cli.answers import Live, live_options
+from scheduler_ext.cli.answers import FromExtender, Live, live_options
 from scheduler_ext.cli.options import some_namespace_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
 from scheduler_ext.wire.times import seconds, span_text
@@ -21,7 +22,15 @@ def queue(namespace: str | None, live: Live, output: str) -> None:
     Shows the planned node of each pod, or the reason why it waits, and an estimate of its start. POS is the
     position in the whole queue, with --namespace too.
     """
-    listing = live.answers().queue(namespace)
+    answers = live.answers()
+    if isinstance(answers, FromExtender):
+        only = f"?namespace={quote(namespace, safe='')}" if namespace is not None else ""
+        listing = answers.required(f"/queue{only}")
+    else:
+        # Here, because an extender's answer needs no estimates.
+        from scheduler_ext.features.gangs.queue.queue_once import queue_of_objects
+
+        listing = queue_of_objects(answers, namespace)
     names = (each["name"] for item in listing["items"] for each in item["members"] or [item])
     print_output(output, listing, "pod", names, lambda value, wide: _print(value, namespace, wide=wide))
 

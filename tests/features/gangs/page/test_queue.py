@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
+from scheduler_ext.features.gangs.serving import GangsServing
 from tests.features.page.browser import NEEDS_BROWSER, Browser
 from tests.features.page.conditions import RIGHT_TO_LEFT, WHOLE
 from tests.features.page.page_server import PageServer
@@ -27,7 +29,7 @@ def server() -> Iterator[PageServer]:
         yield running
 
 
-def planned(server: PageServer) -> None:
+def planned(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     members = [of("batch", pod(f"m{i}", {WHOLE: "1"})) for i in range(2)]
     follow(server, WANTS, *members, of("batch", pod(IMAGE, {WHOLE: "1"})))
     entries = [
@@ -38,11 +40,13 @@ def planned(server: PageServer) -> None:
         ),
         Entry(f"uid-{IMAGE}", "batch", IMAGE, State.WAITING, reason=RIGHT_TO_LEFT),
     ]
-    server.planned = Plan(time.time(), entries)
+    plan = Plan(time.time(), entries)
+    (gangs,) = (each for each in server.features if isinstance(each, GangsServing))
+    monkeypatch.setattr(gangs, "_planning", Mock(plan=Mock(return_value=plan)))
 
 
-def test_the_rows_of_a_plan(page: Browser, server: PageServer) -> None:
-    planned(server)
+def test_the_rows_of_a_plan(page: Browser, server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned(server, monkeypatch)
     try:
         page.click("[name=view-queue]")
         page.eventually(lambda: len(rows(page, "queue")) == 3, "a row for a pod, a gang and a pod")
@@ -60,7 +64,6 @@ def test_the_rows_of_a_plan(page: Browser, server: PageServer) -> None:
         page.click("#queue .pod")
         shows(page, "Pod research/wants")
     finally:
-        server.planned = None
         follow(server, WANTS)
 
 
