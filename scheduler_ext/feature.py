@@ -23,7 +23,8 @@ class Feature:
     """One feature. The module that defines it imports nothing else of its room, so that the list is light:
     its parts are named by their modules, which are imported when they are used. `settings` has its sections
     of the configuration (`wire.config`), `serving` what the feature does in `serve` (`server.serving`),
-    `simulation` what it adds to simulations (`sim.extension`), `demo` what it adds to the demo (`cli.demo`)."""
+    `simulation` what it adds to simulations (`sim.extension`), and `demo` what it adds to the demo
+    (`cli.demo`)."""
 
     name: str
     commands: Sequence[Command] = ()
