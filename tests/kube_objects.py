@@ -123,3 +123,25 @@ def nodes_body(asking: Json, nodes: Sequence[Json]) -> bytes:
     return json.dumps(
         {"Pod": asking, "Nodes": {"metadata": {}, "items": list(nodes)}, "NodeNames": None}
     ).encode()
+
+
+def owner(kind: str = "ReplicaSet", name: str = "web") -> Json:
+    """A controller, as in the metadata of its pods."""
+    return {"kind": kind, "name": name, "uid": f"owner-{name}", "controller": True}
+
+
+def owned(made: Json, kind: str = "ReplicaSet", name: str = "web") -> Json:
+    """The pod with a controller."""
+    made["metadata"]["ownerReferences"] = [owner(kind, name)]
+    return made
+
+
+def budget(name: str, allowed: int, **labels: str) -> Json:
+    """A PodDisruptionBudget of the pods with these labels."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": labels}},
+        "status": {"disruptionsAllowed": allowed},
+    }

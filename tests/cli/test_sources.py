@@ -20,8 +20,7 @@ from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import GPU_NODES, NODES
 from tests.cluster.api.api_requests import lists
 from tests.cluster.api.api_server import ApiServer
-from tests.features.defrag.planning import owned
-from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, node, owned, pod
 
 ANSWERED = "Note: answered from the cluster's objects, because no extender is available: "
 

@@ -17,8 +17,7 @@ from scheduler_ext.wire.config import Configuration, CostSection
 from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.times import time_text
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
-from tests.features.defrag.planning import owned
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, owned, pod
 from tests.views.seen import state
 
 WHOLE, ONE_G = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"

@@ -11,22 +11,11 @@ from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.wire.config import Configuration, MemorySection
 from scheduler_ext.wire.objects import read_objects
 from scheduler_ext.wire.pod.pod_identity import pod_name
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, owned, pod
 
 WHOLE = "nvidia.com/gpu"
 MIG_HALF = "nvidia.com/mig-3g.40gb"
 CONFIGURATION = Configuration(memory=MemorySection(headroom_percent=0))
-
-
-def owner(kind: str = "ReplicaSet", name: str = "web") -> Json:
-    """A controller, as in the metadata of its pods."""
-    return {"kind": kind, "name": name, "uid": f"owner-{name}", "controller": True}
-
-
-def owned(made: Json, kind: str = "ReplicaSet", name: str = "web") -> Json:
-    """The pod with a controller."""
-    made["metadata"]["ownerReferences"] = [owner(kind, name)]
-    return made
 
 
 def whole_node(name: str, gpus: int, *holders: str, model: str = "A100-80GB", **spec: Any) -> list[Json]:
@@ -61,17 +50,6 @@ def share_node(name: str, gpus: int, model: str = "A100-80GB") -> list[Json]:
 def whole_pod(name: str, on: str, gpus: int = 1, **more: Any) -> Json:
     """A pod that may be moved, with whole GPUs."""
     return owned(pod(name, {WHOLE: str(gpus)}, on=on, **more))
-
-
-def budget(name: str, allowed: int, **labels: str) -> Json:
-    """A PodDisruptionBudget of the pods with these labels."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": labels}},
-        "status": {"disruptionsAllowed": allowed},
-    }
 
 
 def state(*objects: Json) -> ClusterState:

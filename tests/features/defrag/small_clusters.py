@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from tests.features.defrag.planning import MIG_HALF, WHOLE, budget, mig_node, owned, share_node, whole_node
-from tests.kube_objects import ANNOTATION, SHARE, Json, pod
+from tests.features.defrag.planning import MIG_HALF, WHOLE, mig_node, share_node, whole_node
+from tests.kube_objects import ANNOTATION, SHARE, Json, budget, owned, pod
 
 TOTAL_MIB = 81920
 MODELS = ("A100-80GB", "H100-80GB")

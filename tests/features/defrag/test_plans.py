@@ -29,18 +29,15 @@ from tests.features.defrag.planning import (
     CONFIGURATION,
     MIG_HALF,
     WHOLE,
-    budget,
     mig_node,
     moves,
-    owned,
-    owner,
     planned,
     share_node,
     state,
     whole_node,
     whole_pod,
 )
-from tests.kube_objects import ANNOTATION, SHARE, Json, pod
+from tests.kube_objects import ANNOTATION, SHARE, Json, budget, owned, owner, pod
 
 
 def two_half_full_nodes() -> list[Json]:

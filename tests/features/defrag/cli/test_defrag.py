@@ -11,8 +11,8 @@ import pytest
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from tests.cli.commands import CONFIGURED, WHOLE, Written, run, serving
 from tests.explain.explaining import mig
-from tests.features.defrag.planning import MIG_HALF, mig_node, owned, whole_node, whole_pod
-from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod
+from tests.features.defrag.planning import MIG_HALF, mig_node, whole_node, whole_pod
+from tests.kube_objects import Json, gpu, gpu_node, inventory, node, owned, pod
 
 OBJECTS = [
     *whole_node("a", 2, "x"),

@@ -11,8 +11,7 @@ import pytest
 from tests.cli.commands import WHOLE, run, serving
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_requests import lists
-from tests.features.defrag.planning import owned
-from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod, terminated
+from tests.kube_objects import Json, gpu, gpu_node, inventory, node, owned, pod, terminated
 from tests.pages import SAMPLE
 
 REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"

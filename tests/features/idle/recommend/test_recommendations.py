@@ -9,8 +9,7 @@ import pytest
 from scheduler_ext.features.idle.recommend.recommendations import recommendation_list
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import seconds
-from tests.features.defrag.planning import owned
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, pod, terminated
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, owned, pod, terminated
 from tests.views.seen import state
 
 WHOLE = "nvidia.com/gpu"
