@@ -11,7 +11,6 @@ import pytest
 
 from scheduler_ext.explain.explain import explain
 from scheduler_ext.explain.in_words import asking
-from scheduler_ext.sim.cluster.simulation import simulate
 from scheduler_ext.whatif.capacity import capacity
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
@@ -27,6 +26,7 @@ from tests.dra_objects import (
 )
 from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, inventory, node, pod
 from tests.views.seen import state
+from tests.whatif.placing import nodes_of, placed
 
 CONFIG = Configuration()
 IS_A100 = "device.attributes['gpu.nvidia.com'].productName.contains('A100')"
@@ -80,12 +80,6 @@ def explained(asking: Json, *objects: Json) -> Json:
 def asked(*requests: Json, more: Sequence[Json] = ()) -> Json:
     """The explanation of a pod whose claim has these requests."""
     return explained(by_template(), *CLUSTER, *more, claim_template("asked", *requests))
-
-
-def placed(pods: Sequence[Json], *objects: Json) -> list[Json]:
-    """The outcome of these pods, one after the other."""
-    items: list[Json] = simulate(read_pods(inventory(*pods)), state(*objects), CONFIG)["items"]
-    return items
 
 
 @pytest.mark.parametrize(
@@ -485,14 +479,15 @@ PAIRS = with_roots({"n": roots("a", "a", "b", "c")}, {"n": roots("a", "b", "d", 
 def test_no_more_pods_than_devices_meet_a_constraint(
     objects: list[Json], requests: list[Json], constraint: Json | None, count: int
 ) -> None:
-    """By capacity, and by a simulation of one more."""
+    """By capacity, and by a dry run of one more."""
     template = claim_template("asked", *requests)
     template["spec"]["spec"]["devices"]["constraints"] = [constraint] if constraint is not None else []
     (read,) = read_pods(inventory(by_template()))
     assert capacity(read, state(*objects, template), CONFIG)["total"] == count
-    items = placed([by_template(f"p{i}") for i in range(count + 1)], *objects, template)
-    assert [item["node"] for item in items] == [*["n"] * count, None]
-    assert items[-1]["reason"] == "cannot allocate all claims"
+    *fitting, last = placed([by_template(f"p{i}") for i in range(count + 1)], state(*objects, template))
+    assert [each.node for each in fitting] == ["n"] * count
+    assert last.refusal is not None
+    assert last.refusal["reason"] == "cannot allocate all claims"
 
 
 @pytest.mark.parametrize(
@@ -730,16 +725,6 @@ def test_a_pool_that_is_published_in_part_is_named() -> None:
     assert (explanation["fits"], explanation["warnings"]) == (False, [note])
 
 
-def test_pods_that_share_a_claim_share_its_device() -> None:
-    objects = [device_class(), resource_claim("shared", request())]
-    for name in ("a", "b"):
-        objects += [node(name), resource_slice(name, [gpu_device(0, node=name)])]
-    sharing = [by_claim(f"p{i}", "shared") for i in range(3)]
-    places = [item["node"] for item in placed([*sharing, pod("alone", {WHOLE: "1"})], *objects)]
-    assert places[0] == places[1] == places[2]
-    assert {*places} == {"a", "b"}
-
-
 SHARED_BY_ALL = "the pods share the devices of ResourceClaim default/shared, which the first one gets"
 
 
@@ -887,56 +872,21 @@ def test_more_devices_than_there_are_fit_nowhere_though_several_nodes_reach_them
 
 def test_devices_that_several_nodes_reach_are_given_once() -> None:
     objects = [device_class(), node("a"), node("b"), FABRIC, claim_template("asked")]
-    places = [item["node"] for item in placed([by_template(f"p{i}") for i in range(3)], *objects)]
+    places = nodes_of([by_template(f"p{i}") for i in range(3)], state(*objects))
     assert sorted(map(str, places)) == ["None", "None", "a"]
 
 
-def test_a_simulation_gives_each_gpu_of_dra_once() -> None:
+def test_each_gpu_of_dra_is_given_once() -> None:
     pods = [by_template(f"claim-{i}") for i in range(2)]
     # Three GPUs of DRA and four of the device plugin are free.
     pods += [pod(f"plain-{i}", {WHOLE: "1"}) for i in range(6)]
-    places = [item["node"] for item in placed(pods, *CLUSTER, claim_template("asked", request()))]
+    places = nodes_of(pods, state(*CLUSTER, claim_template("asked", request())))
     assert {node: places.count(node) for node in ("claimed", "single", "plugin", None)} == {
         "claimed": 2,
         "single": 1,
         "plugin": 4,
         None: 1,
     }
-
-
-HELD = resource_claim("held", on="n", devices=["gpu-0"], pod="low")
-
-
-@pytest.mark.parametrize(
-    ("objects", "asks", "evicted"),
-    [
-        pytest.param(
-            [node("n", {WHOLE: "1"}), gpu_node("n", [gpu(0)]), pod("low", {WHOLE: "1"}, on="n")],
-            {WHOLE: "1"},
-            ["default/low"],
-            id="a device plugin's GPU",
-        ),
-        pytest.param(
-            [node("n"), resource_slice("n", [gpu_device(0)]), HELD, by_claim("low", "held", on="n")],
-            {WHOLE: "1"},
-            [],
-            id="a GPU by claim, asked by its resource: kube-scheduler evicts nobody for devices",
-        ),
-        pytest.param(
-            [
-                node("n", {"cpu": "4"}),
-                resource_slice("n", [gpu_device(0)]),
-                pod("low", {"cpu": "3"}, on="n"),
-            ],
-            {WHOLE: "1", "cpu": "3"},
-            ["default/low"],
-            id="the CPU beside a free GPU of DRA",
-        ),
-    ],
-)
-def test_who_is_evicted(objects: list[Json], asks: Json, evicted: list[str]) -> None:
-    (item,) = placed([pod("high", asks, priority=9)], device_class(), *objects)
-    assert (item["node"], item["victims"]) == ("n" if evicted else None, evicted)
 
 
 # What claims hold of each GPU of a node, in GiB, in the order of its slice.
@@ -1176,12 +1126,12 @@ def test_where_a_part_goes(held_gi: Held, wanted: Json, best: list[str]) -> None
         pytest.param({"n": [0, 50]}, [*SHARED_PAIR, part(50)], ["n", "n"], id="two parts are of two GPUs"),
     ],
 )
-def test_a_simulation_fills_gpus_as_kube_scheduler_does(
+def test_gpus_are_filled_as_kube_scheduler_does(
     held_gi: Held, wanted: list[Json], places: list[str | None]
 ) -> None:
     templates = [claim_template(f"asked-{i}", each) for i, each in enumerate(wanted)]
     pods = [by_template(f"p{i}", f"asked-{i}") for i in range(len(wanted))]
-    assert [item["node"] for item in placed(pods, *parted(held_gi), *templates)] == places
+    assert nodes_of(pods, state(*parted(held_gi), *templates)) == places
 
 
 def test_gpus_of_hami_are_gpus() -> None:

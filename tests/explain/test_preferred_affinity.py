@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.explain.explaining import explained, free_node
-from tests.extender.foreseeing import foreseen
+from tests.extender.foreseeing import state_of
 from tests.kube_objects import Json, pod
+from tests.whatif.placing import nodes_of
 
 WHOLE = "nvidia.com/gpu"
 # The extender's order: the fewest GPUs first.
@@ -77,7 +78,7 @@ def test_preferred_nodes_come_first(
 
 def test_pods_are_placed_on_preferred_nodes_until_these_are_full() -> None:
     pods = [preferring(in_zone(1, "roomy"), name=f"p{i}", gpus=2) for i in range(3)]
-    assert [item["node"] for item in foreseen(pods, *cluster())] == ["roomy", "roomy", "large"]
+    assert nodes_of(pods, state_of(*cluster())) == ["roomy", "roomy", "large"]
 
 
 _zones = st.sampled_from(("a", "b", "c"))
@@ -98,8 +99,8 @@ def test_each_pod_is_placed_where_explain_finds_it_best(
     for i, terms in enumerate(asked):
         asking = preferring(*(in_zone(weight, *zones) for weight, zones in terms), name=f"p{i}")
         explanation = explained(asking, *objects)
-        (item,) = foreseen([asking], *objects)
-        assert item["node"] == (explanation["nodes"][0]["node"] if explanation["fits"] else None)
+        (placed_on,) = nodes_of([asking], state_of(*objects))
+        assert placed_on == (explanation["nodes"][0]["node"] if explanation["fits"] else None)
         # Among the nodes that fit, none has a larger sum of weights.
         zone_of = {f"n{j}": zone for j, (zone, _) in enumerate(nodes)}
         sums = {
@@ -108,7 +109,7 @@ def test_each_pod_is_placed_where_explain_finds_it_best(
             if entry["verdict"] == "fits"
         }
         assert all(sums[name] == max(sums.values()) for name in explanation["best"])
-        if item["node"] is not None:
+        if placed_on is not None:
             placed = json.loads(json.dumps(asking))
-            placed["spec"]["nodeName"] = item["node"]
+            placed["spec"]["nodeName"] = placed_on
             objects.append(placed)

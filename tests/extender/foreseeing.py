@@ -1,4 +1,4 @@
-"""simulate cluster and capacity with plain values, and random clusters for them."""
+"""Capacity with plain values, and random clusters for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from scheduler_ext.sim.cluster.simulation import simulate
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.capacity import capacity
 from scheduler_ext.wire import kube
@@ -33,14 +32,6 @@ def read(*pods: Json) -> list[kube.Pod]:
     return read_pods(inventory(*pods))
 
 
-def foreseen(pods: Sequence[Json], *objects: Json, config: Configuration | None = None) -> list[Json]:
-    """The outcome of these pods, item by item."""
-    simulation = simulate(read(*pods), state_of(*objects), config or Configuration())
-    json.dumps(simulation)  # plain values only
-    items: list[Json] = simulation["items"]
-    return items
-
-
 def counted(asking: Json, *objects: Json) -> Json:
     """How many more of a pod fit."""
     answer = capacity(read(asking)[0], state_of(*objects), Configuration())
@@ -61,6 +52,11 @@ def asks(name: str, *containers: Json, **spec: Any) -> Json:
         {"name": f"c{i}", "resources": {"limits": limits}} for i, limits in enumerate(containers)
     ]
     return asking
+
+
+def numbered(asking: Json, number: int) -> Json:
+    """A copy of a pod, as a pod of its own."""
+    return asking | {"metadata": asking["metadata"] | {"name": f"copy-{number}", "uid": f"uid-copy-{number}"}}
 
 
 @st.composite

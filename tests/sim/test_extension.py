@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.core.request.gang_wish import GATE
-from tests.extender.foreseeing import WHOLE, foreseen
+from tests.extender.foreseeing import WHOLE
 from tests.extender.preempting import whole_node
 from tests.kube_objects import ANNOTATION, pod
+from tests.sim.cluster.foreseeing import foreseen
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,6 @@ from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.explain.explain import explain
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.sim.cluster.simulation import simulate
 from scheduler_ext.sources.clusterstate import ClusterState, file_state
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.whatif.whatif import Asker, WhatIf
@@ -23,6 +22,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, read_pods
 from scheduler_ext.wire.pod.pod_needs import pod_needs
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, names_body, node, nodes_body, pod
+from tests.whatif.placing import nodes_of
 
 WHOLE = "nvidia.com/gpu"
 ROOM = {SHARE: "163840", WHOLE: "8"}
@@ -57,7 +57,7 @@ def best(extender: Extender, asking: Json = SMALL) -> str:
     return max(points, key=points.__getitem__)
 
 
-def test_explain_and_the_simulation_agree_with_the_server(tmp_path: Path) -> None:
+def test_explain_and_a_dry_run_agree_with_the_server(tmp_path: Path) -> None:
     mib, node_name = 24_000, "used"
     path, config = tmp_path / "inventory.yaml", Configuration()
     path.write_bytes(inventory(*NODES, *came(mib)))
@@ -66,8 +66,7 @@ def test_explain_and_the_simulation_agree_with_the_server(tmp_path: Path) -> Non
     state = file_state(path, config.resource_names())
     (asking,) = read_pods(inventory(SMALL))
     assert explain(asking, state, config)["best"] == [node_name] == [best(extender)]
-    (item,) = simulate([asking], state, config)["items"]
-    assert item["node"] == node_name
+    assert nodes_of([SMALL], state) == [node_name]
     assert extender.snapshot is not None
     assert extender.snapshot.forecast.workload == state.workload
 

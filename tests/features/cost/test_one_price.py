@@ -9,16 +9,15 @@ import pytest
 from scheduler_ext.features.cost.cost_report import cost_report
 from scheduler_ext.features.defrag.movable import Rules, movable_pods
 from scheduler_ext.features.idle.idle_pods import idle_pod_list
-from scheduler_ext.sim.cluster.simulation import simulate
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.views.placed_pods import placed_pods
 from scheduler_ext.whatif.whatif import WhatIf
 from scheduler_ext.wire.config import Configuration, CostSection
-from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.times import time_text
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, owned, pod
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, node, owned, pod
 from tests.views.seen import state
+from tests.whatif.placing import placed
 
 WHOLE, ONE_G = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 VALUE_LABEL = "gpu.scheduler-ext.io/value"
@@ -103,8 +102,8 @@ def test_the_value_per_hour(
     assert pod_there.gpus == idle["gpus"]
     assert movable.value_at_risk == pytest.approx(value * HOURS)
     empty = state(gpu_node("n", [device(held=False, **fields)], **status), *others)
-    (placed,) = simulate(read_pods(inventory(pod("new", asks))), empty, CONFIG)["items"]
-    assert placed["valuePerHour"] == value
+    (new,) = placed([pod("new", asks)], empty, CONFIG)
+    assert new.value_per_hour == pytest.approx(value)
 
 
 def test_the_pods_of_one_claim_share_the_value_of_its_gpu() -> None:

@@ -20,9 +20,10 @@ from scheduler_ext.wire.pod.pod_identity import pod_name
 from scheduler_ext.wire.pod.pod_needs import pod_needs
 from scheduler_ext.wire.pod.pod_request import pod_request
 from tests.examples import examples
-from tests.extender.foreseeing import WHOLE, foreseen, read, state_of
+from tests.extender.foreseeing import WHOLE, read, state_of
 from tests.extender.preempting import share_node
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod
+from tests.sim.cluster.foreseeing import foreseen
 
 ZONE = "topology.kubernetes.io/zone"
 

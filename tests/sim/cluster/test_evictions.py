@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from scheduler_ext.wire.config import Configuration, PreemptionSection
-from tests.extender.foreseeing import WHOLE, asks, foreseen
+from tests.extender.foreseeing import WHOLE, asks
 from tests.extender.preempting import leaving, nominated, on_gpu, whole_node
 from tests.kube_objects import budget, gpu, gpu_node, holder, node, pod
+from tests.sim.cluster.foreseeing import foreseen
 
 
 def test_the_cheapest_leave_and_are_named() -> None:

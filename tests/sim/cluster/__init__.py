@@ -1,0 +1,1 @@
+"""Simulations of a cluster: each pod where it goes, and its victims."""
