@@ -106,18 +106,3 @@ def test_a_policy_of_a_file_and_its_mistakes(half_full: Path, written: Written, 
     assert (item["policy"], item["podsPlaced"]) == ("mine", 2)
     mine.write_text(text.replace("return super()", "return supper()"))
     assert error_of(run(*asked)) == f"{mine}, line 4: NameError: name 'supper' is not defined"
-
-
-def test_gangs_have_a_column_and_their_nearest_miss(cluster: Path, written: Written) -> None:
-    def member(gang: str, number: int, size: int) -> Json:
-        names = {"gpu.scheduler-ext.io/gang": gang, "gpu.scheduler-ext.io/gang-size": str(size)}
-        return pod(f"{gang}-{number}", {WHOLE: "1"}, annotations=names, schedulerName="gpu-scheduler")
-
-    large = [member("large", number, 40) for number in range(40)]
-    pods = written("pods.yaml", lot(member("pair", 0, 2), *large, member("pair", 1, 2)))
-    result = run("simulate", "cluster", "--cluster", cluster, "--pods", pods, "-o", "wide")
-    assert (result.exit_code, result.stderr) == (3, "")
-    lines = result.stdout.splitlines()
-    assert lines[:2] == ["2 of 42 pods fit", "1 of 2 gangs fit"]
-    (row,) = (line for line in lines if line.startswith("default/large-7 "))
-    assert re.search(r"\blarge +none +Insufficient .* \d+ of 40 members fit; no node for \d+ × nvidia", row)

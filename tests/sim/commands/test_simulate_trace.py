@@ -17,13 +17,11 @@ from click.testing import Result
 
 from scheduler_ext.sim.commands import options
 from scheduler_ext.sim.commands.results import report_text
-from scheduler_ext.sim.generator import generate_nodes, generate_pods
-from scheduler_ext.sim.openb import POD_COLUMNS, write_nodes, write_pods
+from scheduler_ext.sim.openb import POD_COLUMNS
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.wire.config import API_VERSION as CONFIG_VERSION
 from tests.cli.commands import error_of, run
-from tests.pages import ROOT, blocks
 
 pytestmark = pytest.mark.process
 
@@ -32,15 +30,6 @@ SMALL = ("--generate", "10", "--policy", "fgd,random", "--seeds", "42-43")
 
 def simulate(*args: str | Path) -> Result:
     return run("simulate", "trace", *args)
-
-
-@pytest.fixture
-def traces(tmp_path: Path) -> tuple[Path, Path]:
-    """The CSVs of nodes and of pods."""
-    nodes = generate_nodes(8, seed=1)
-    write_nodes(tmp_path / "nodes.csv", nodes)
-    write_pods(tmp_path / "pods.csv", generate_pods(nodes, seed=1))
-    return tmp_path / "nodes.csv", tmp_path / "pods.csv"
 
 
 def report_of(result: Result) -> dict[str, Any]:
@@ -183,14 +172,8 @@ def test_a_missing_matplotlib_is_reported_before_any_run(
         ("--dump d --generate 9", "--generate: is for generated"),
         ("--format philly", "--format: is that of --nodes and --pods"),
         ("--dump d --format openb", "--format: is that of"),
-        ("--gangs 50", "no pod leaves in inflation; take --protocol churn"),
-        ("--gangs 50 --protocol churn", "--load 1.3 ever more of them; give a load below 1"),
-        ("--start alone", "--start: is about gangs; give --gangs too"),
         ("--node-order model", "--node-order: is about a sample of the nodes; give --sample below 100 too"),
         ("--model-affinity", "--model-affinity: is about a sample of the nodes"),
-        ("--patience 2", "--patience: is about gangs"),
-        ("--gangs some", "give the part of the demand in per cent, or trace"),
-        ("--gangs 50 --start later", "later: unknown; known are alone"),
     ],
 )
 def test_usage(arguments: str, told: str) -> None:
@@ -285,34 +268,3 @@ def test_a_figure_that_json_has_not_is_never_written() -> None:
     )  # fmt: skip
     with pytest.raises(ValueError, match="not JSON compliant"):
         report_text([run_of_nan], "json")
-
-
-FEW = ("--policy", "best-fit", "--ties", "first", "--seeds", "42-43", "--lifetimes", "3")
-
-
-@pytest.mark.release
-def test_the_command_of_the_page_on_gangs_gives_the_rows_of_its_table() -> None:
-    page = (ROOT / "docs" / "features" / "gangs" / "simulate-gangs.md").read_text()
-    (command,) = blocks(page, "sh")
-    result = run(*command.split()[1:], "--generate", "4", *FEW)
-    assert (result.exit_code, result.stderr) == (0, "")
-    means, waits, *_ = result.stdout.split("\n\n")
-    header, *rows = means.splitlines()
-    assert all(title in header for title in ("USEFUL %", "PARTIAL GANGS %", "LONGEST WAIT"))
-    shown = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")][:3]
-    assert [row.split()[3] for row in rows] == shown == ["alone", "together", "timed"]
-    title, header, *rows = waits.splitlines()
-    assert title == "Wait in mean lifetimes, median / 95th percentile, by the number of pods of a job:"
-    assert header.split()[:4] == ["TRACE", "POLICY", "START", "single"]
-    assert len(rows) == 3
-    assert "START: the pods of a job start alone" in result.stdout
-
-
-def test_gangs_of_the_trace_itself(traces: tuple[Path, Path]) -> None:
-    nodes, pods = traces
-    names = ",".join(POD_COLUMNS)
-    lines = [f"p{number},1000,1000,1,1000,{'team' if number < 3 else ''}" for number in range(5)]
-    pods.write_text("\n".join([f"{names},gang", *lines]) + "\n", encoding="utf-8")
-    asked = ("--nodes", nodes, "--pods", pods, "--protocol", "churn", "--load", "0.5")
-    report = report_of(simulate(*asked, *FEW, "--gangs", "trace", "--start", "together", "-o", "json"))
-    assert all(set(run["jobs"]) == {"single", "3-4"} for run in report["runs"])
