@@ -57,6 +57,26 @@ class Background:
             log.critical("thread %s died of an unexpected error", current_thread().name, exc_info=True)
 
 
+class OnDemand(Background):
+    """As Background, but the threads begin with the first call of `need`: most processes never need some."""
+
+    def __init__(self, name: str, threads: int = 1) -> None:
+        super().__init__(name, threads)
+        self._beginning = Lock()
+        self._begun = False
+
+    def start(self) -> None:
+        """Begin when there is work."""
+
+    def need(self) -> None:
+        """There is work."""
+        with self._beginning:
+            begins = not self._begun and not self.stopped.is_set()
+            self._begun |= begins
+        if begins:
+            super().start()
+
+
 class RateLimiter:
     """One worker at a time, with a pause between turns while `served` says that requests may be waiting.
     Reading a large list keeps Python's interpreter busy for seconds. Three lists read at once, after an

@@ -6,15 +6,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from scheduler_ext.background import Background
-from scheduler_ext.cluster.client.transport import ServerClock
-from scheduler_ext.cluster.inventory.pod_state import PodState
-from scheduler_ext.core.intree import NodeFacts
-from scheduler_ext.sources.source_status import Problem
-from scheduler_ext.wire import kube
-
+# An extender that serves a file follows nothing.
 if TYPE_CHECKING:
+    from scheduler_ext.background import Background
+    from scheduler_ext.cluster.client.transport import ServerClock
+    from scheduler_ext.cluster.inventory.pod_state import PodState
     from scheduler_ext.cluster.live import LiveInventory
+    from scheduler_ext.core.intree import NodeFacts
+    from scheduler_ext.sources.source_status import Problem
+    from scheduler_ext.wire import kube
 
 
 class PodFollower:

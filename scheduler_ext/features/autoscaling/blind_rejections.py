@@ -6,8 +6,9 @@ import logging
 from collections import deque
 from dataclasses import replace
 from itertools import product
+from threading import Event
 
-from scheduler_ext.background import Background
+from scheduler_ext.background import OnDemand
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.request.request import GpuRequest
@@ -24,7 +25,7 @@ _READ_EVERY_S = 0.1
 _BLIND = tuple(reason.text for reason in REASONS if reason is not INVALID_REQUEST)
 
 
-class BlindRejections(Background):
+class BlindRejections(OnDemand):
     """The filter calls that refused every node. Safe to use from any thread."""
 
     rejections = Counter(
@@ -40,6 +41,7 @@ class BlindRejections(Background):
         super().__init__("blind-rejections")
         self._new_nodes = new_nodes
         self._waiting: deque[Answer] = deque()
+        self._came = Event()
 
     def answered(self, verb: str, answer: Answer) -> None:
         """Note an answer; part of the request, so it returns at once."""
@@ -50,9 +52,18 @@ class BlindRejections(Background):
                 self.rejections.inc(reason, "unknown")
         else:
             self._waiting.append(replace(answer, body=b"", args=None))
+            self._came.set()
+            self.need()
+
+    def stop(self, wait_s: float = 0.0) -> None:
+        self.stopped.set()
+        self._came.set()
+        super().stop(wait_s)
 
     def run(self) -> None:
         while not self.stopped.wait(_READ_EVERY_S):
+            self._came.wait()
+            self._came.clear()
             self.read()
 
     def read(self) -> None:

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from scheduler_ext.background import Background
+from scheduler_ext.background import OnDemand
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import JSON_PATCH, RefusedError, Transport, is_transient
 from scheduler_ext.cluster.events.event_recorder import event_body
@@ -19,7 +19,7 @@ from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node_labels import MANAGED_STARTING_TAINT, STARTING_TAINT
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.counters import Counter
+from scheduler_ext.features.autoscaling.counters import STARTUP_TAINTS
 from scheduler_ext.features.autoscaling.starting import missing_at_start
 from scheduler_ext.wire import kube
 
@@ -51,18 +51,12 @@ class Cluster(Protocol):
     def active(self) -> bool: ...
 
 
-class StartupTaints(Background, NodeFollower):
+class StartupTaints(OnDemand, NodeFollower):
     """Writes while this extender is active in the `cluster`. `say` writes an Event, and `warn` one about a
     node, its uid, for a reason, with a note. The API server takes the write only where the taints are still
     those that were seen. Its thread starts with the first node that has such a taint."""
 
-    taints = Counter(
-        "gpu_extender_startup_taints",
-        "Startup taints that the extender removed from nodes whose GPUs are known, and tries that the API "
-        "server refused or did not answer (failed); each is repeated at growing intervals up to 30 s.",
-        ("result",),
-        ("removed", "refused", "failed"),
-    )
+    taints = STARTUP_TAINTS
 
     def __init__(
         self,
@@ -79,7 +73,6 @@ class StartupTaints(Background, NodeFollower):
         self._say = say
         self._warn = warn
         self._retry = Retry(transport.server, Backoff(), probes=False)
-        self._started = False
         # The nodes with the taint; replaced and never changed.
         self._tainted: Mapping[str, NodeFacts] = {}
         # Those that were seen since the last update; None: without the taint, or gone.
@@ -92,9 +85,6 @@ class StartupTaints(Background, NodeFollower):
         self._changed: dict[str, tuple[NodeFacts, float]] = {}
         self._problem: str | None = None
 
-    def start(self) -> None:
-        """Begin the work when a node has the taint."""
-
     def seen(self, name: str, node: kube.Node, facts: NodeFacts) -> None:
         self._read[name] = facts if any(taint.key in TAINTS for taint in facts.taints) else None
 
@@ -106,9 +96,8 @@ class StartupTaints(Background, NodeFollower):
         if any(facts is not None for facts in read.values()) or not self._tainted.keys().isdisjoint(read):
             both = {**self._tainted, **read}
             self._tainted = {name: facts for name, facts in both.items() if facts is not None}
-        if self._tainted and not self._started:
-            self._started = True
-            super().start()
+        if self._tainted:
+            self.need()
 
     def run(self) -> None:
         while not self.stopped.wait(EVERY_S):

@@ -1,4 +1,4 @@
-"""The counter of a part that may be off: a scrape shows its zeros in any case."""
+"""The counters of parts that may be off, or follow a cluster: a scrape shows them in any case."""
 
 from scheduler_ext.counters import Counter
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from scheduler_ext.cluster.following import Following
-from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.features.claims import counters as counters
 from scheduler_ext.features.claims.settings import DraSection
 from scheduler_ext.server.serving import Serving
@@ -14,6 +13,7 @@ from scheduler_ext.sources.source_status import Problem
 from scheduler_ext.wire.config import Configuration
 
 if TYPE_CHECKING:
+    from scheduler_ext.cluster.live import LiveInventory
     from scheduler_ext.features.claims.taint_writer import TaintWriter
 
 

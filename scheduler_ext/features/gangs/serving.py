@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler_ext.cluster.following import Following, PodFollower
-from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.core.node.node import Wait
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.extender.answer import Answer
@@ -15,7 +14,6 @@ from scheduler_ext.features.gangs.planning.plan import Plan
 from scheduler_ext.features.gangs.queue.metrics import QueueMetrics
 from scheduler_ext.features.gangs.queue.queue_list import QueueView
 from scheduler_ext.features.gangs.queue.routes import queue_blueprint
-from scheduler_ext.features.gangs.queue.run_recorder import RunRecorder
 from scheduler_ext.features.gangs.queue.run_times import PastRuns
 from scheduler_ext.features.gangs.queue.start_estimates import StartEstimates
 from scheduler_ext.features.gangs.settings import NominateSection, QueueSection
@@ -24,7 +22,9 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_identity import pod_uid
 
 if TYPE_CHECKING:
+    from scheduler_ext.cluster.live import LiveInventory
     from scheduler_ext.features.gangs.live.planning import Planning
+    from scheduler_ext.features.gangs.queue.run_recorder import RunRecorder
 
 
 class GangsServing(Serving):
@@ -32,12 +32,16 @@ class GangsServing(Serving):
 
     def __init__(self, config: Configuration) -> None:
         self._config = config
-        most = config.of(QueueSection).run_times
-        self._runs = RunRecorder(most) if most else None
+        self._runs: RunRecorder | None = None
         self._planning: Planning | None = None
 
     def follow(self, live: LiveInventory) -> Following:
-        pods: list[PodFollower] = [self._runs] if self._runs is not None else []
+        pods: list[PodFollower] = []
+        if most := self._config.of(QueueSection).run_times:
+            from scheduler_ext.features.gangs.queue.run_recorder import RunRecorder
+
+            self._runs = RunRecorder(most)
+            pods.append(self._runs)
         nominate = self._config.of(NominateSection)
         if not nominate.enabled:
             return Following(pods=pods)

@@ -1,4 +1,4 @@
-"""The counter of a part that may be off: a scrape shows its zeros in any case."""
+"""The counters of parts that may be off, or follow a cluster: a scrape shows them in any case."""
 
 from scheduler_ext.counters import Counter
 
@@ -10,4 +10,10 @@ RECLAIMS = Counter(
     "answer).",
     ("result",),
     ("dry_run", "warned", "cancelled", "evicted", "budget", "limited", "failed"),
+)
+OUT_OF_MEMORY = Counter(
+    "gpu_extender_gpu_out_of_memory",
+    "Containers with GPUs that ended because they got no more GPU memory, by their termination message. "
+    "Beyond 1,000 namespaces, further ones are combined as _others.",
+    ("namespace",),
 )

@@ -1,25 +1,28 @@
 """What idle GPUs do in `serve`: lists and metrics of idle pods, the count of containers that ran out of GPU
 memory, evictions of idle pods where they are enabled, and idle pods first when preempt evicts."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Collection, Iterable, Mapping
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.following import Following
-from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.features.idle import counters as counters
 from scheduler_ext.features.idle.idle import idleness
 from scheduler_ext.features.idle.idle_pods import IdleNodes, idle_times
 from scheduler_ext.features.idle.metrics import IdleText
-from scheduler_ext.features.idle.recommend.failure_count import FailureCount
 from scheduler_ext.features.idle.routes import idle_blueprint
 from scheduler_ext.features.idle.settings import ReclaimSection
 from scheduler_ext.server.serving import Parts, Served, Serving
 from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.wire.config import Configuration
+
+if TYPE_CHECKING:
+    from scheduler_ext.cluster.live import LiveInventory
 
 
 class IdleServing(Serving):
@@ -33,6 +36,8 @@ class IdleServing(Serving):
         self._nodes = IdleNodes(self._after_s)
 
     def follow(self, live: LiveInventory) -> Following:
+        from scheduler_ext.features.idle.recommend.failure_count import FailureCount
+
         self._live = live
         loops: list[Background] = []
         if self._config.of(ReclaimSection).mode != "off":

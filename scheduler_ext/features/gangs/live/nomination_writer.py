@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from threading import Condition
 
-from scheduler_ext.background import Background
+from scheduler_ext.background import OnDemand
 from scheduler_ext.cluster.api_paths import pod_path
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport, is_transient
 from scheduler_ext.core.errors import ClusterError
@@ -54,7 +54,7 @@ class Failed:
     may_be_bound: bool
 
 
-class NominationWriter(Background):
+class NominationWriter(OnDemand):
     """The latest write of each pod, in their order. Safe to use from several threads."""
 
     def __init__(self, transport: Transport) -> None:
@@ -73,6 +73,8 @@ class NominationWriter(Background):
             for write in writes:
                 self._waiting[write.pod.uid] = write
             self._has_work.notify(len(writes))
+        if writes:
+            self.need()
 
     def drop(self, uid: str) -> None:
         """The pod has no place any more, so its nomination is not written."""

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from scheduler_ext.cluster.following import PodFollower
 from scheduler_ext.cluster.inventory.pod_state import PodState, holds_gpus
-from scheduler_ext.counters import Counter
+from scheduler_ext.features.idle.counters import OUT_OF_MEMORY
 from scheduler_ext.features.idle.recommend.gpu_memory_failures import gpu_memory_failures
 from scheduler_ext.wire import kube
 
@@ -17,12 +17,7 @@ _OTHERS = "_others"
 class FailureCount(PodFollower):
     """Terminations in the first complete list are not counted: an earlier process may have counted them."""
 
-    counts = Counter(
-        "gpu_extender_gpu_out_of_memory",
-        "Containers with GPUs that ended because they got no more GPU memory, by their termination message. "
-        "Beyond 1,000 namespaces, further ones are combined as _others.",
-        ("namespace",),
-    )
+    counts = OUT_OF_MEMORY
 
     def __init__(self) -> None:
         self._counting = False
