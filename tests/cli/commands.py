@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from scheduler_ext.main import main
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
-from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, node, pod
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 
 WHOLE, ONE_G, THREE_G = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"
 FORMS: dict[str, Callable[[str], Any]] = {"json": json.loads, "yaml": yaml.safe_load}
@@ -114,6 +114,17 @@ def run(*args: str | Path, stdin: bytes | None = None, env: dict[str, str] | Non
     """The output of a command line, and its exit code."""
     words = [str(arg) for arg in args]
     return CliRunner().invoke(main, words, input=stdin, env=env, prog_name="scheduler-ext")
+
+
+def of_all_sources(words: Sequence[str], flag: str, cluster: Path, kubeconfig: Path) -> list[Result]:
+    """The outputs of a command on the cluster of these tests: from a file, from standard input, from a live
+    cluster, and from one that is chosen as kubectl does."""
+    return [
+        run(*words, flag, cluster),
+        run(*words, flag, "-", stdin=inventory(*CLUSTER)),
+        run(*words, "--kubeconfig", kubeconfig),
+        run(*words, env={"KUBECONFIG": f"/nowhere:{kubeconfig}"}),
+    ]
 
 
 def error_of(result: Result, code: int = 1) -> str:

@@ -20,7 +20,6 @@ FILES = {
     "empty": "",
     "no_pods": "{kind: List, items: []}",
     "pod": json.dumps(pod("p", {WHOLE: "1"})),
-    "bound": json.dumps(pod("busy", {WHOLE: "1"})),
     "words": json.dumps(pod("p", {"cpu": "lots"})),
     "truth": json.dumps(pod("p", {WHOLE: True})),
     "unquoted": "kind: Pod\nmetadata: {name: p, labels: {a: on}}\n",
@@ -35,16 +34,12 @@ FILES = {
     [
         ("check-config {missing}", f"{{missing}}: {GONE}"),
         ("explain -f {missing} --inventory {cluster}", f"{{missing}}: {GONE}"),
-        (
-            "simulate cluster --pods {pod} --cluster {cluster} --out {missing}/out",
-            "--out {missing}/out: cannot",
-        ),
         ("inventory --inventory {broken}", "{broken}: neither YAML nor JSON"),
         ("inventory --inventory {bomb}", "{bomb}: YAML, line "),
         ("inventory --inventory {type}", "{type}: GPUNode n: status.devices[0].computeCapability: Expected"),
         ("inventory --inventory {amount}", "{amount}: Node n: status: nvidia.com/gpu:"),
         (
-            "simulate cluster --pods {pod} --cluster {no_pods}",
+            "explain -f {pod} --inventory {no_pods}",
             "{no_pods}: no Node and no GPUNode in it; `kubectl get gpunodes,nodes,pods",
         ),
         (
@@ -59,11 +54,6 @@ FILES = {
         (
             "explain -f {unquoted} --inventory {cluster}",
             "{unquoted}: document 1: metadata.labels[...]: Expected",
-        ),
-        ("simulate cluster --pods {no_pods} --cluster {cluster}", "{no_pods}: no Pod in it"),
-        (
-            "simulate cluster --pods {bound} --cluster {cluster} --policy fgd",
-            "{bound}: Pod default/busy is on node a100-2",
         ),
         ("inventory --inventory {cluster} --config {typo}", "{typo}: filter.maxCandidate: unknown key"),
         ("inventory --kubeconfig {missing}", f"kubeconfig {{missing}}: {{missing}}: {GONE}"),
@@ -103,7 +93,6 @@ def test_errors_are_one_line(
         ("inventory", "nothing to read from: give one of --inventory, --kubeconfig"),
         ("inventory --inventory x --context y", "--context: an inventory file has no contexts"),
         ("nodes", "no kubeconfig: give --kubeconfig, or set KUBECONFIG"),
-        ("simulate cluster --pods x --cluster y --kubeconfig z", "give one of --cluster, --kubeconfig"),
         ("demo --port 65534", "65534 is not in the range 0<=x<=65533"),
         ("replay x", "nothing to explain: give one of --pod, -f"),
     ],
@@ -115,14 +104,13 @@ def test_wrong_usage_is_exit_2(arguments: str, problem: str) -> None:
     assert problem in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize("command", ["explain -f", "capacity -f", "simulate cluster --pods"])
+@pytest.mark.parametrize("command", ["explain -f", "capacity -f"])
 @pytest.mark.parametrize("asked", ["64", "two"])
 def test_a_pod_that_would_not_fit_or_cannot_be_read_is_exit_3(
     cluster: Path, written: Written, command: str, asked: str
 ) -> None:
-    flag = "--cluster" if "simulate" in command else "--inventory"
     asking = written("pod.yaml", pod("p", {WHOLE: asked}, schedulerName="gpu-scheduler"))
-    result = run(*command.split(), asking, flag, cluster)
+    result = run(*command.split(), asking, "--inventory", cluster)
     assert (result.exit_code, result.stderr) == (3, "")
 
 

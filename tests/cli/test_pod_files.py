@@ -57,20 +57,6 @@ def test_one_of_several_pods_is_chosen_by_name(cluster: Path, written: Written) 
         assert json.loads(chosen.stdout)["pod"]["name"] == "train-worker"
 
 
-def test_all_replicas_come_in_a_simulation(cluster: Path, written: Written) -> None:
-    path = written("deployment.yaml", yaml.safe_dump_all([deployment(replicas=12), pytorch_job()]))
-    result = run("simulate", "cluster", "--cluster", cluster, "--pods", path, "-o", "json")
-    assert [item["pod"] for item in json.loads(result.stdout)["items"]] == [
-        *(f"default/web-{i}" for i in range(12)),
-        *("default/train-master", "default/train-worker-0", "default/train-worker-1"),
-    ]
-    assert result.stderr.splitlines() == [
-        "Note: a pod from the template of Deployment web, which runs 12 in total",
-        "Note: a pod from the template of PyTorchJob train, which runs 1 in total",
-        "Note: a pod from the template of PyTorchJob train, which runs 2 in total",
-    ]
-
-
 def test_an_error_names_standard_input() -> None:
     told = error_of(run("inventory", "--inventory", "-", stdin=b"kind: ["))
     assert told.startswith("standard input: neither YAML nor JSON")

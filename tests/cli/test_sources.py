@@ -15,7 +15,7 @@ import yaml
 
 from scheduler_ext.cli import answers
 from scheduler_ext.cluster.client import transport as transport_module
-from tests.cli.commands import CLUSTER, CONFIGURED, WHOLE, Written, error_of, run, serving
+from tests.cli.commands import CLUSTER, CONFIGURED, WHOLE, Written, error_of, of_all_sources, run, serving
 from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import GPU_NODES, NODES
 from tests.cluster.api.api_requests import lists
@@ -36,23 +36,14 @@ def kubeconfig(server: ApiServer, tmp_path: Path) -> Path:
     return server.kubeconfig(tmp_path / "kubeconfig")
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["inventory", "explain -f POD", "capacity -f POD", "recommend", "simulate cluster --pods POD"],
-)
+@pytest.mark.parametrize("command", ["inventory", "explain -f POD", "capacity -f POD"])
 def test_all_sources_answer_alike(cluster: Path, kubeconfig: Path, written: Written, command: str) -> None:
     asking = str(written("pod.yaml", pod("p", {WHOLE: "1"}, schedulerName="gpu-scheduler")))
     words = [asking if word == "POD" else word for word in command.split()]
-    flag = "--cluster" if "simulate" in command else "--inventory"
-    form = ("-o", "name") if command == "recommend" else ("-o", "table")
-    named = run(*words, flag, cluster, *form)
+    named, *others = of_all_sources(words, "--inventory", cluster, kubeconfig)
     assert (named.exit_code, named.stderr) == (0, "")
-    piped = run(*words, flag, "-", *form, stdin=inventory(*CLUSTER))
-    live = run(*words, "--kubeconfig", kubeconfig, *form)
-    assert piped.stdout == live.stdout == named.stdout != ""
-    assert (piped.stderr, live.stderr) == ("", "")
-    # As kubectl chooses it.
-    assert run(*words, *form, env={"KUBECONFIG": f"/nowhere:{kubeconfig}"}).stdout == named.stdout
+    assert named.stdout != ""
+    assert [(each.stdout, each.stderr) for each in others] == [(named.stdout, "")] * 3
 
 
 def test_what_labels_do_not_say_is_unknown(written: Written) -> None:
@@ -82,20 +73,21 @@ def test_pods_without_gpus_count_for_filters_of_kube_scheduler(
     assert {each["node"]: each["reason"] for each in told["nodes"]}["unseen-1"] == "Insufficient cpu"
 
 
+def quota(name: str, hard: str) -> Json:
+    """A ResourceQuota of which one GPU is used."""
+    spec, status = {"hard": {f"requests.{WHOLE}": hard}}, {"used": {f"requests.{WHOLE}": "1"}}
+    metadata = {"name": name, "namespace": "default"}
+    return {"kind": "ResourceQuota", "metadata": metadata, "spec": spec, "status": status}
+
+
 def test_a_quota_of_the_cluster_and_one_beside_the_pod_are_notes(
     server: ApiServer, kubeconfig: Path, written: Written
 ) -> None:
-    def quota(name: str, hard: str) -> Json:
-        spec, status = {"hard": {f"requests.{WHOLE}": hard}}, {"used": {f"requests.{WHOLE}": "1"}}
-        metadata = {"name": name, "namespace": "default"}
-        return {"kind": "ResourceQuota", "metadata": metadata, "spec": spec, "status": status}
-
     server.store.put("/api/v1/resourcequotas", quota("there", "1"))
     pods = yaml.safe_dump_all([quota("beside", "0"), pod("p", {WHOLE: "1"}, schedulerName="gpu-scheduler")])
-    for words in (("explain", "-f"), ("simulate", "cluster", "--pods")):
-        told = run(*words, written("pods.yaml", pods), "--kubeconfig", kubeconfig).output
-        assert "ResourceQuota default/there: 1 of 1 requests.nvidia.com/gpu are used" in told
-        assert "ResourceQuota default/beside: 1 of 0 requests.nvidia.com/gpu are used" in told
+    told = run("explain", "-f", written("pods.yaml", pods), "--kubeconfig", kubeconfig).output
+    assert "ResourceQuota default/there: 1 of 1 requests.nvidia.com/gpu are used" in told
+    assert "ResourceQuota default/beside: 1 of 0 requests.nvidia.com/gpu are used" in told
 
 
 @pytest.mark.parametrize(("setting", "best"), [("allow", ["plain"]), ("refuse", [])])
@@ -188,7 +180,7 @@ class TestFaults:
 class TestNamespaces:
     """The context is in the namespace research."""
 
-    COMMANDS = ("capacity -f", "explain -f", "simulate cluster --pods")
+    COMMANDS = ("capacity -f", "explain -f")
 
     @pytest.fixture
     def research(self, kubeconfig: Path) -> Path:
@@ -226,10 +218,7 @@ class TestNamespaces:
         path = written("pod.yaml", self.asking(named))
         done = run(*command.split(), path, "--kubeconfig", research, *arguments, "-o", "json")
         told = json.loads(done.stdout)
-        if "simulate" in command:
-            assert [item["pod"] for item in told["items"]] == [f"{where}/p"]
-        else:
-            assert told["pod"] == {"namespace": where, "name": "p"}
+        assert told["pod"] == {"namespace": where, "name": "p"}
 
     def test_of_a_file_it_is_default_or_the_given_one(self, cluster: Path, written: Written) -> None:
         asked = ("capacity", "-f", written("pod.yaml", self.asking()), "--inventory", cluster)
@@ -242,13 +231,6 @@ class TestNamespaces:
         path = written("pod.yaml", self.asking("web"))
         problem = error_of(run("explain", "-f", path, "--kubeconfig", research, "-n", "research"))
         assert problem == f"{path}: Pod web/p is not in namespace research; give -n web, or none"
-
-    def test_two_pods_of_one_name_are_one_too_many_once_both_have_their_namespace(
-        self, research: Path, written: Written
-    ) -> None:
-        path = written("pods.yaml", {"kind": "List", "items": [self.asking(), self.asking("research")]})
-        problem = error_of(run("simulate", "cluster", "--pods", path, "--kubeconfig", research))
-        assert problem == f"{path}: Pod research/p is in the file twice; keep one"
 
 
 def test_times_of_a_saved_cluster_end_with_its_newest_report(tmp_path: Path) -> None:

@@ -117,7 +117,6 @@ def test_a_bar_is_coloured_by_runs(tmp_path: Path) -> None:
         "explain --inventory {cluster} -f {fits}",
         "explain --inventory {cluster} -f {large}",
         "capacity --inventory {cluster} -f {fits}",
-        "simulate cluster --cluster {cluster} --pods {fits}",
         "inventory --inventory {cluster}",
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import WHOLE, run, serving
+from tests.cli.commands import CLUSTER, WHOLE, of_all_sources, run, serving
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_requests import lists
 from tests.kube_objects import Json, gpu, gpu_node, inventory, node, owned, pod, terminated
@@ -22,6 +22,15 @@ def parsed(*options: str | Path) -> dict[str, Any]:
     assert (result.exit_code, result.exception) == (0, None)
     found: dict[str, Any] = json.loads(result.output)
     return found
+
+
+def test_all_sources_answer_alike(cluster: Path, tmp_path: Path) -> None:
+    with serving(*CLUSTER) as server:
+        kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+        named, *others = of_all_sources(["recommend", "-o", "name"], "--inventory", cluster, kubeconfig)
+    assert (named.exit_code, named.stderr) == (0, "")
+    assert named.stdout != ""
+    assert [(each.stdout, each.stderr) for each in others] == [(named.stdout, "")] * 3
 
 
 def test_a_whole_gpu_that_is_too_small_is_raised_by_an_annotation() -> None:
