@@ -1,10 +1,11 @@
-"""The interface between the kernel and its features. The kernel knows no feature by name: it asks `installed`
-for the list."""
+"""The interface between the kernel and its features. The kernel knows no feature by name: `installed` reads
+their list, `features/installed.txt`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.resources import files
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Feature:
 
 @cache
 def installed() -> Sequence[Feature]:
-    """The features of this installation; by the name of the list, because the kernel imports none."""
-    features: Sequence[Feature] = import_module("scheduler_ext.features.installed").FEATURES
-    return features
+    """The features of this installation."""
+    text = files("scheduler_ext").joinpath("features", "installed.txt").read_text("utf-8")
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return tuple(import_module(line).FEATURE for line in lines if line)

@@ -2,19 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 # An extender that serves a file follows nothing.
 if TYPE_CHECKING:
     from scheduler_ext.background import Background
-    from scheduler_ext.cluster.client.transport import ServerClock
+    from scheduler_ext.binding.locked_cache import LockedCache
+    from scheduler_ext.cluster.client.transport import ServerClock, Transport
+    from scheduler_ext.cluster.events.event_recorder import EventRecorder
     from scheduler_ext.cluster.inventory.pod_state import PodState
-    from scheduler_ext.cluster.live import LiveInventory
     from scheduler_ext.core.intree import NodeFacts
-    from scheduler_ext.sources.source_status import Problem
+    from scheduler_ext.core.node.node import PendingPod
+    from scheduler_ext.core.node.pod_facts import FactsOfPods
+    from scheduler_ext.core.preemption.disruption import Budget
+    from scheduler_ext.core.snapshot.snapshot import Snapshot
+    from scheduler_ext.extender.extender import Extender
+    from scheduler_ext.sources.source_status import Problem, SourceStatus
     from scheduler_ext.wire import kube
+    from scheduler_ext.wire.pod.pod_claims import ClaimLookup
+
+
+class Live(Protocol):
+    """A followed cluster, as features see it; `recorder` writes Events about pods and nodes."""
+
+    transport: Transport
+    extender: Extender
+    locked: LockedCache
+    recorder: EventRecorder
+
+    def active(self) -> bool:
+        """Whether this extender writes to the cluster."""
+
+    def follows_pods(self) -> bool:
+        """Whether the watch of pods is alive."""
+
+    def publish_soon(self) -> None:
+        """The cache has changed."""
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot that the extender decides on."""
+
+    def status(self) -> SourceStatus:
+        """The state of all that is followed."""
+
+    def pending(self) -> Sequence[PendingPod]:
+        """The pods that request GPUs and have no node yet."""
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        """The fields of each Node that kube-scheduler's own filters compare, without amounts."""
+
+    @property
+    def latest_facts(self) -> Mapping[str, NodeFacts]:
+        """The same, as they change."""
+
+    @property
+    def facts(self) -> FactsOfPods:
+        """Those about the pods that hold GPUs, as they change."""
+
+    def budgets(self) -> Sequence[Budget]:
+        """The PodDisruptionBudgets."""
+
+    @property
+    def claims(self) -> ClaimLookup | None:
+        """The ResourceClaims; none where the cluster has none."""
+
+    @property
+    def rules_path(self) -> str | None:
+        """The path of DeviceTaintRules once they are listed."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of what extenders share."""
 
 
 class PodFollower:
@@ -68,7 +129,7 @@ class Following:
 class Follower(Protocol):
     """A feature that may follow a cluster."""
 
-    def follow(self, live: LiveInventory) -> Following:
+    def follow(self, live: Live) -> Following:
         """Make its parts. `live` is not complete yet: it is to be kept, not used."""
 
     def changed(self) -> None:

@@ -109,7 +109,7 @@ class LiveInventory(Background):
         pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), self._holders, rate_limiter)
         self._nodes = NodeHandler(*parts, [nodes for each in following for nodes in each.nodes])
         self._device_watches = DeviceWatches(transport, *parts, rate_limiter)
-        self.writers = Writers.of(self)
+        self.writers = Writers.of(self, config)
         reports = ReportHandler(*parts, self.writers.report_problems)
         budgets, disruptions = BudgetHandler(extender.budgets), Decoder(PodDisruptionBudget)
         self._reflectors: list[Reflector[Any]] = [

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from scheduler_ext.cluster.agent_labels import AgentLabels
 from scheduler_ext.cluster.events.cures import Cures
 from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems, Warn
 from scheduler_ext.cluster.events.placement_events import PlacementEvents
+from scheduler_ext.cluster.following import Live
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from scheduler_ext.cluster.live import LiveInventory
+from scheduler_ext.wire.config import Configuration
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +28,9 @@ class Writers:
     warn: Warn
 
     @classmethod
-    def of(cls, live: LiveInventory) -> Writers:
+    def of(cls, live: Live, config: Configuration) -> Writers:
         """The parts for one cluster."""
-        say, warn, config = live.recorder.write, live.recorder.warn, live.config
+        say, warn = live.recorder.write, live.recorder.warn
         labels = AgentLabels(
             live.transport, live.active, config.inventory.label_nodes, live.latest_facts, say
         )

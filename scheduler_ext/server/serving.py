@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scheduler_ext.cluster.following import Following
+from scheduler_ext.cluster.following import Following, Live
 from scheduler_ext.feature import installed
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
     from scheduler_ext.background import Background
-    from scheduler_ext.cluster.live import LiveInventory
     from scheduler_ext.core.node.node import NodeInfo, Wait
     from scheduler_ext.core.request.gang_wish import GangKey
     from scheduler_ext.explain.waiting import Waiting
@@ -70,7 +69,7 @@ class Serving:
     """A feature in one extender, made before all else. Each answer is by default that of a feature that is
     off. The methods but `follow` and `join` are called from any thread while requests wait."""
 
-    def follow(self, live: LiveInventory) -> Following:
+    def follow(self, live: Live) -> Following:
         """Join an extender that follows a cluster. `live` is not complete yet: it is to be kept, not used."""
         return Following()
 

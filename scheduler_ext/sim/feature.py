@@ -2,7 +2,7 @@
 
 from scheduler_ext.feature import Command, Feature
 
-SIM = Feature(
+FEATURE = Feature(
     name="sim",
     commands=(
         Command(

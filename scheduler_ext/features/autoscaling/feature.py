@@ -2,7 +2,7 @@
 
 from scheduler_ext.feature import Command, Feature
 
-AUTOSCALING = Feature(
+FEATURE = Feature(
     name="autoscaling",
     settings="scheduler_ext.features.autoscaling.settings",
     serving="scheduler_ext.features.autoscaling.serving",

@@ -3,19 +3,14 @@ not see, and creates placeholders where they are enabled."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from scheduler_ext.background import Background
-from scheduler_ext.cluster.following import Following
+from scheduler_ext.cluster.following import Following, Live
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.features.autoscaling import counters as counters
 from scheduler_ext.features.autoscaling.blind_rejections import BlindRejections
 from scheduler_ext.features.autoscaling.settings import AutoscalerSection
 from scheduler_ext.server.serving import Parts, Served, Serving
 from scheduler_ext.wire.config import Configuration
-
-if TYPE_CHECKING:
-    from scheduler_ext.cluster.live import LiveInventory
 
 
 class AutoscalingServing(Serving):
@@ -25,7 +20,7 @@ class AutoscalingServing(Serving):
         self._config = config
         self._blind: BlindRejections | None = None
 
-    def follow(self, live: LiveInventory) -> Following:
+    def follow(self, live: Live) -> Following:
         from scheduler_ext.features.autoscaling.startup_taints import StartupTaints
 
         say, resources = live.recorder.write, self._config.resource_names()

@@ -2,7 +2,7 @@
 
 from scheduler_ext.feature import Feature
 
-CLAIMS = Feature(
+FEATURE = Feature(
     name="claims",
     settings="scheduler_ext.features.claims.settings",
     serving="scheduler_ext.features.claims.serving",

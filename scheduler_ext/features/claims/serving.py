@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from scheduler_ext.cluster.following import Following
+from scheduler_ext.cluster.following import Following, Live
 from scheduler_ext.features.claims import counters as counters
 from scheduler_ext.features.claims.settings import DraSection
 from scheduler_ext.server.serving import Serving
@@ -13,7 +13,6 @@ from scheduler_ext.sources.source_status import Problem
 from scheduler_ext.wire.config import Configuration
 
 if TYPE_CHECKING:
-    from scheduler_ext.cluster.live import LiveInventory
     from scheduler_ext.features.claims.taint_writer import TaintWriter
 
 
@@ -23,7 +22,7 @@ class ClaimsServing(Serving):
     def __init__(self) -> None:
         self._writer: TaintWriter | None = None
 
-    def follow(self, live: LiveInventory) -> Following:
+    def follow(self, live: Live) -> Following:
         from scheduler_ext.features.claims.taint_writer import TaintWriter
 
         self._writer = TaintWriter(

@@ -2,7 +2,7 @@
 
 from scheduler_ext.feature import Command, Feature
 
-COST = Feature(
+FEATURE = Feature(
     name="cost",
     serving="scheduler_ext.features.cost.serving",
     commands=(

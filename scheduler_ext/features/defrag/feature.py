@@ -2,7 +2,7 @@
 
 from scheduler_ext.feature import Command, Feature
 
-DEFRAG = Feature(
+FEATURE = Feature(
     name="defrag",
     commands=(
         Command(

@@ -2,7 +2,7 @@
 
 from scheduler_ext.feature import Command, Feature
 
-GANGS = Feature(
+FEATURE = Feature(
     name="gangs",
     settings="scheduler_ext.features.gangs.settings",
     serving="scheduler_ext.features.gangs.serving",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler_ext.cluster.following import Following, PodFollower
+from scheduler_ext.cluster.following import Following, Live, PodFollower
 from scheduler_ext.core.node.node import Wait
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.extender.answer import Answer
@@ -22,7 +22,6 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_identity import pod_uid
 
 if TYPE_CHECKING:
-    from scheduler_ext.cluster.live import LiveInventory
     from scheduler_ext.features.gangs.live.planning import Planning
     from scheduler_ext.features.gangs.queue.run_recorder import RunRecorder
 
@@ -35,7 +34,7 @@ class GangsServing(Serving):
         self._runs: RunRecorder | None = None
         self._planning: Planning | None = None
 
-    def follow(self, live: LiveInventory) -> Following:
+    def follow(self, live: Live) -> Following:
         pods: list[PodFollower] = []
         if most := self._config.of(QueueSection).run_times:
             from scheduler_ext.features.gangs.queue.run_recorder import RunRecorder

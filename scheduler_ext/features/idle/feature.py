@@ -2,7 +2,7 @@
 
 from scheduler_ext.feature import Command, Feature
 
-IDLE = Feature(
+FEATURE = Feature(
     name="idle",
     settings="scheduler_ext.features.idle.settings",
     serving="scheduler_ext.features.idle.serving",

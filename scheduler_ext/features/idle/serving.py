@@ -6,10 +6,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scheduler_ext.background import Background
-from scheduler_ext.cluster.following import Following
+from scheduler_ext.cluster.following import Following, Live
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.features.idle import counters as counters
 from scheduler_ext.features.idle.idle import idleness
@@ -21,9 +21,6 @@ from scheduler_ext.server.serving import Parts, Served, Serving
 from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.wire.config import Configuration
 
-if TYPE_CHECKING:
-    from scheduler_ext.cluster.live import LiveInventory
-
 
 class IdleServing(Serving):
     """Knows which pods are idle where a cluster is followed."""
@@ -31,11 +28,11 @@ class IdleServing(Serving):
     def __init__(self, config: Configuration) -> None:
         self._config = config
         self._after_s = config.idle_after_s()
-        self._live: LiveInventory | None = None
+        self._live: Live | None = None
         self._lock = Lock()
         self._nodes = IdleNodes(self._after_s)
 
-    def follow(self, live: LiveInventory) -> Following:
+    def follow(self, live: Live) -> Following:
         from scheduler_ext.features.idle.recommend.failure_count import FailureCount
 
         self._live = live

@@ -2,7 +2,7 @@
 
 from scheduler_ext.feature import Feature
 
-PAGE = Feature(
+FEATURE = Feature(
     name="page",
     serving="scheduler_ext.features.page.serving",
     demo="scheduler_ext.features.page.demo_past",
