@@ -38,7 +38,7 @@ from benchmarks.scheduler.pods import PATH as PODS
 from benchmarks.scheduler.pods import delete_pods
 from benchmarks.scheduler.suite import turned
 from benchmarks.scheduler.summary import Spread, spread
-from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.machine import describe_machine, machine_line
 from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import Api, eventually
 from tests.e2e.cluster.binaries import find_binaries, kubernetes_version

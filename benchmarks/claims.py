@@ -28,7 +28,7 @@ import click
 
 from benchmarks.placement.inputs import Trace, made_up, read_folder
 from scheduler_ext.core.request.quantity import BYTES_PER_MIB, parse_quantity
-from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.machine import describe_machine, machine_line
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 from tests.dra_objects import request, resource_claim

@@ -26,8 +26,8 @@ from benchmarks.placement.inputs import read_folder
 from benchmarks.report import aligned
 from scheduler_ext.features.defrag.movable import Rules
 from scheduler_ext.features.defrag.plan import Plan, make_plan, waiting_pod
+from scheduler_ext.machine import describe_machine, machine_line
 from scheduler_ext.sim.generator import GENERATED, generate_traces
-from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 from scheduler_ext.sources.clusterstate import ClusterState, state_of

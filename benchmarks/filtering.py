@@ -35,7 +35,7 @@ from benchmarks.connection import Connection, exchange
 from benchmarks.processes import ProcessError, extender_command, running_server
 from benchmarks.replies import ReplyError, read_filter
 from benchmarks.report import aligned, percentile_us
-from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.machine import describe_machine, machine_line
 
 _SEED = 42
 _TIMEOUT_S = 60.0

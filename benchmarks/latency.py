@@ -27,7 +27,7 @@ from benchmarks.inventory import write_inventory
 from benchmarks.plots import write_plot
 from benchmarks.processes import ProcessError, extender_command, measure, noop_command, running_server
 from benchmarks.report import GrowthPoint, Row, growth_table, latency_report, latency_table, row_of
-from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.machine import describe_machine, machine_line
 
 # The growth measurement: names vary at few states, then states vary at one number of names.
 GROWTH_STATES = 64

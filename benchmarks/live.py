@@ -35,7 +35,7 @@ from benchmarks.pods import pod_json
 from benchmarks.processes import running_listeners
 from benchmarks.report import aligned, percentile_us
 from benchmarks.shapes import SHAPES
-from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.machine import describe_machine, machine_line
 
 PHASES = ("quiet", "events", "relist")
 # kube-scheduler asks about the next pod after it has bound the last one.

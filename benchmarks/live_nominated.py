@@ -33,7 +33,7 @@ from benchmarks.shapes import SHAPES
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.machine import describe_machine, machine_line
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 

@@ -28,9 +28,9 @@ from benchmarks.large import large
 from benchmarks.processes import running_listeners
 from benchmarks.report import aligned
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.machine import describe_machine, machine_line
 from scheduler_ext.server.metrics.gpu_metrics import Detail
 from scheduler_ext.server.metrics.registry import Metrics
-from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import API_VERSION, KIND, load_config
 

@@ -29,7 +29,7 @@ from benchmarks.page_picture import take_picture
 from benchmarks.page_watcher import Watcher
 from benchmarks.processes import running_listeners
 from benchmarks.report import aligned
-from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.machine import describe_machine, machine_line
 from tests.features.page.browser import Browser
 
 _PAGES = 3

@@ -39,7 +39,7 @@ from benchmarks.page_watcher import Watcher
 from benchmarks.processes import extender_command, running_process
 from benchmarks.replies import read_filter
 from benchmarks.workload import BenchmarkPod, Workload, prioritize_body
-from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.machine import describe_machine, machine_line
 from scheduler_ext.wire.config import API_VERSION, KIND
 
 SEED = 42

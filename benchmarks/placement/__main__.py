@@ -12,11 +12,11 @@ from benchmarks.placement.published import POLICIES, SEEDS, TIES
 from benchmarks.placement.table import HEADER, cells_of, rows_of
 from scheduler_ext.cli.output import print_table
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.machine import describe_machine, machine_line
 from scheduler_ext.sim.commands.options import SEEDS as SEED_RANGES
 from scheduler_ext.sim.commands.options import TARGET, names_of, run_tasks, sweep_options
 from scheduler_ext.sim.commands.results import check_file, check_plots, print_refused, report_text, write_text
 from scheduler_ext.sim.experiment import Experiment
-from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.placement_policy import PUBLISHED_TIES
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.policies import POLICIES as KNOWN

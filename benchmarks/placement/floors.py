@@ -15,10 +15,10 @@ from benchmarks.placement.published import SEEDS
 from benchmarks.placement.verdicts import HEADER, Verdict, verdict_of
 from scheduler_ext.cli.output import print_table
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.machine import describe_machine, machine_line
 from scheduler_ext.sim.commands.options import SEEDS as SEED_RANGES
 from scheduler_ext.sim.commands.options import names_of, run_tasks, sweep_options
 from scheduler_ext.sim.commands.results import check_file, write_text
-from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.mig.mig_churn_run import ARRIVALS
 from scheduler_ext.sim.simulation_report import API_VERSION
 

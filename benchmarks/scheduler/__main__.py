@@ -24,7 +24,7 @@ from benchmarks.scheduler.plot import write_plot
 from benchmarks.scheduler.report import bound_lines, ratio_table, scheduler_report, scheduler_table
 from benchmarks.scheduler.suite import Settings, measure
 from benchmarks.scheduler.summary import ratios_of, rows_of
-from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.machine import describe_machine, machine_line
 from tests.e2e.cluster.api import ApiError
 from tests.e2e.cluster.binaries import Binaries, BinariesError, find_binaries
 from tests.e2e.cluster.child import ChildError

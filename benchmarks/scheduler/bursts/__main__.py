@@ -16,7 +16,7 @@ from benchmarks.scheduler.bursts.contenders import CONTENDERS, Contender, runnin
 from benchmarks.scheduler.bursts.cores import Cores, started_on
 from benchmarks.scheduler.bursts.table import bound_lines, rows, table
 from benchmarks.scheduler.suite import turned
-from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.machine import describe_machine, machine_line
 from tests.e2e.cluster.binaries import find_binaries, kubernetes_version
 from tests.e2e.cluster.control_plane import running_control_plane
 

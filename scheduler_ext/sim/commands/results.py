@@ -13,7 +13,7 @@ import click
 
 from scheduler_ext.cli.output import print_table
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.machine import describe_machine, machine_line
 from scheduler_ext.sim.plots import require_matplotlib
 from scheduler_ext.sim.simulation_report import Run, as_csv, report, standard_error, summary
 
