@@ -6,7 +6,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.filters.counts import not_offered, offers
 from scheduler_ext.core.framework.criterion import Trial
@@ -103,7 +103,7 @@ def _together(request: GpuRequest, snapshot: Snapshot) -> Iterator[str]:
         yield f"no node offers {shown} together: ask for them in pods of their own"
 
 
-def relaxations(request: GpuRequest, snapshot: Snapshot, policy: Policy, asked: Bools) -> list[str]:
+def relaxations(request: GpuRequest, snapshot: Snapshot, policy: SchedulingPolicy, asked: Bools) -> list[str]:
     """The single changes after which the pod fits on some of the nodes in `asked`, `[row]`."""
 
     def where(changed: GpuRequest) -> Bools:

@@ -9,7 +9,7 @@ from cachetools import LRUCache
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
 from scheduler_ext.core.cycle.overlay import Overlay, filter_overlay, with_nodes
 from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.nominated import without_kept
 from scheduler_ext.core.request.request import GpuRequest
@@ -64,7 +64,7 @@ class Generation:
     """Safe to use from several threads. Decisions are remembered for this snapshot only and are dropped with
     it, so a decision on an older generation is never reused."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, nodes: SeenNodes) -> None:
+    def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, nodes: SeenNodes) -> None:
         self.snapshot = snapshot
         self._policy = policy
         self._nodes = nodes

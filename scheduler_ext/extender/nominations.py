@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -31,7 +31,7 @@ class OnePlace(NamedTuple):
 class Nominations:
     """Safe to use from several threads."""
 
-    def __init__(self, places: Places, policy: Policy) -> None:
+    def __init__(self, places: Places, policy: SchedulingPolicy) -> None:
         self._planned: Mapping[str, str] = {}
         self._places = places
         self._policy = policy

@@ -11,7 +11,7 @@ import numpy as np
 from cachetools import LRUCache
 
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.name_index import NameIndex
@@ -42,7 +42,7 @@ class _Refused:
 class Refusals:
     """The last requests that fit nowhere. Safe to use from several threads."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: SchedulingPolicy) -> None:
         self._policy = policy
         self._lock = Lock()
         self._refused: LRUCache[GpuRequest, _Refused] = LRUCache(_REMEMBERED)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.cycle.policy import Policy as Knobs
+from scheduler_ext.core.cycle.policy import SchedulingPolicy as Knobs
 from scheduler_ext.sim.arrivals import constrained, prioritised, with_spot
 from scheduler_ext.sim.custom_policy import CustomPolicy
 from scheduler_ext.sim.placement_policy import Target

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scheduler_ext.core.cycle.policy import Policy as Knobs
+from scheduler_ext.core.cycle.policy import SchedulingPolicy as Knobs
 from scheduler_ext.core.node.columns import Floats, Ints
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind

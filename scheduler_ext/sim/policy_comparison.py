@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler_ext.core.cycle.policy import Policy as Knobs
+from scheduler_ext.core.cycle.policy import SchedulingPolicy as Knobs
 from scheduler_ext.sim.arrivals import with_spot
 from scheduler_ext.sim.cluster_dump import ClusterDump
 from scheduler_ext.sim.custom_policy import CustomPolicy

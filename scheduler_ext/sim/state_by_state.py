@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from scheduler_ext.core.cycle.cycle import RESOLUTION, TOTAL_DECIMALS
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.cycle.share_cost import TIE, LossWeights
 from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.forecast.demand import BALANCE
@@ -40,7 +40,7 @@ _KNOWN = {
 _TOTAL_SCALE = 10.0**TOTAL_DECIMALS
 
 
-def knows(policy: Policy) -> bool:
+def knows(policy: SchedulingPolicy) -> bool:
     """Whether `StateByState` gives the same totals as the core under this policy."""
     used = {each.name for each in FILTERS}
     used |= {score.name for score in SCORES if policy.weights.get(score.name, 0.0) > 0.0}
@@ -94,7 +94,7 @@ class StateByState:
     """Decides by the strategy `fragmentation`, for nodes as sim.node_states makes them. Pods are as in
     traces: with one share or some whole GPUs, and of a priority what it says about spot nodes."""
 
-    def __init__(self, cluster: Snapshot, shapes: list[int], policy: Policy) -> None:
+    def __init__(self, cluster: Snapshot, shapes: list[int], policy: SchedulingPolicy) -> None:
         """`shapes` are the states of `cluster` that stand for each shape."""
         self._cluster, self._policy = cluster, policy
         self._forecast = forecast = cluster.forecast

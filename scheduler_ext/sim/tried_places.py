@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from scheduler_ext.core.cycle.placing import Place
+from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.sim.scheduler import Placement, Scheduler
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import World
@@ -30,14 +30,14 @@ class TriedPlaces:
         # By the pod, the node and the rooms of its GPUs, as a policy may choose by chance or by all nodes.
         self._placement: dict[tuple[PodKind, int, bytes], Placement] = {}
 
-    def best(self, ask: OfKind, among: Collection[str] | None = None) -> Place | None:
+    def best(self, ask: OfKind, among: Collection[str] | None = None) -> BestNode | None:
         """The place that the policy chooses now."""
         only = None
         if among is not None:
             only = np.zeros(len(self._number), np.bool_)
             only[[self._number[name] for name in among]] = True
         found = self._scheduler.best(ask.kind, only)
-        return None if found is None else Place(self._world.cluster.names[found[0].node], found[1])
+        return None if found is None else BestNode(self._world.cluster.names[found[0].node], found[1])
 
     def put(self, ask: OfKind, node: str) -> None:
         """The pod is on a node that takes it, on the GPUs that the policy chose there at first."""

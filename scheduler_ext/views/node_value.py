@@ -18,7 +18,7 @@ from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.state import resolve_held
 from scheduler_ext.views.node_usage import takes_new
 from scheduler_ext.views.placed_pods import claimed_part
-from scheduler_ext.views.value_account import NO_VALUE, HeldValue, Kind, NodeValue
+from scheduler_ext.views.value_account import NO_VALUE, GpuKind, HeldValue, NodeValue
 
 # The namespace of holders without a known one. No namespace has this name.
 UNKNOWN = "_unknown"
@@ -66,7 +66,7 @@ def pod_values(node: Node, sizing: Sizing, factor: float) -> dict[str, float]:
 def _estimated(node: Node, estimate: Estimate, sizing: Sizing, factor: float) -> NodeValue:
     """Of labels: pods hold a number of GPUs, or of their replicas."""
     price = gpu_price(node.info, estimate.model, sizing, factor) * part_of_gpu(estimate.model)
-    kind = Kind(estimate.model.name, estimate.model.name)
+    kind = GpuKind(estimate.model.name, estimate.model.name)
     held = min(float(estimate.count), node.state.adrift)
     usable = 0.0 if node.info.changing else min(estimate.count - held, loose_gpus(node.state))
     part = HeldValue(UNKNOWN, kind, held * price)
@@ -95,14 +95,14 @@ class _Tally:
         self._claimed = list(claimed_gpus(info))
         # Whole GPUs, replicas and instances that each pod was seen on.
         self._seen: Counter[str] = Counter()
-        self._gpus: dict[Kind, float] = {}
+        self._gpus: dict[GpuKind, float] = {}
         self._held: list[HeldValue] = []
-        self._unheld: dict[Kind, float] = {}
-        self._unavailable: dict[Kind, float] = {}
+        self._unheld: dict[GpuKind, float] = {}
+        self._unavailable: dict[GpuKind, float] = {}
 
     def add(self, device: Device, price: float) -> None:
         """Take one GPU."""
-        kind, slot = Kind(device.model.name, device.product), self._slots[device.uuid]
+        kind, slot = GpuKind(device.model.name, device.product), self._slots[device.uuid]
         self._gpus[kind] = self._gpus.get(kind, 0.0) + self._info.gpu_part
         before, taken = self._held_by[device.uuid], self._taken[device.uuid]
         report = self._info.report
@@ -145,7 +145,7 @@ class _Tally:
         return NodeValue(self._gpus, tuple(held), self._unheld, self._unavailable)
 
     def _add_instances(
-        self, device: Device, kind: Kind, price: float, instances: set[str]
+        self, device: Device, kind: GpuKind, price: float, instances: set[str]
     ) -> Iterator[float]:
         """The parts of the GPU that are held instances."""
         for instance in device.mig.instances:

@@ -13,14 +13,14 @@ ALSO_IDLE = "also those of pods that compute on others, are being deleted or are
 """What the idle value of GPUs counts beside that of idle pods."""
 
 
-class Kind(NamedTuple):
+class GpuKind(NamedTuple):
     """A model: the extender's name for it, and the driver's."""
 
     model: str
     product: str
 
 
-class Account(NamedTuple):
+class ValueAccount(NamedTuple):
     """Whole GPUs, and values per hour. Pods hold `allocated`; of this, `idle` computed nothing for long, and
     of `unmeasured` that is unknown. New pods may have `free`; no expected pod can use `stranded`, and no pod
     at all can have `unavailable`."""
@@ -38,12 +38,12 @@ class Account(NamedTuple):
         return self.allocated + self.free + self.stranded + self.unavailable
 
 
-_ALLOCATED, _IDLE, _UNMEASURED = map(Account._fields.index, ("allocated", "idle", "unmeasured"))
+_ALLOCATED, _IDLE, _UNMEASURED = map(ValueAccount._fields.index, ("allocated", "idle", "unmeasured"))
 
 
-def all_of(accounts: Iterable[Account]) -> Account:
+def all_of(accounts: Iterable[ValueAccount]) -> ValueAccount:
     """All of these together."""
-    return Account(*map(sum, zip(Account(), *accounts, strict=True)))
+    return ValueAccount(*map(sum, zip(ValueAccount(), *accounts, strict=True)))
 
 
 class HeldValue(NamedTuple):
@@ -51,7 +51,7 @@ class HeldValue(NamedTuple):
     and so are the UUIDs of GPUs known by labels."""
 
     namespace: str
-    kind: Kind
+    kind: GpuKind
     value: float
     gpu: str | None = None
     instance: str | None = None
@@ -63,10 +63,10 @@ class NodeValue:
     """One node. By kind: its GPUs as whole ones, and the values of what new pods may have of them
     (`unheld`) and of what no pod can have."""
 
-    gpus: Mapping[Kind, float] = field(default_factory=dict)
+    gpus: Mapping[GpuKind, float] = field(default_factory=dict)
     held: tuple[HeldValue, ...] = ()
-    unheld: Mapping[Kind, float] = field(default_factory=dict)
-    unavailable: Mapping[Kind, float] = field(default_factory=dict)
+    unheld: Mapping[GpuKind, float] = field(default_factory=dict)
+    unavailable: Mapping[GpuKind, float] = field(default_factory=dict)
 
 
 NO_VALUE = NodeValue()
@@ -81,7 +81,7 @@ class HeldSum:
     unmeasured: float = 0.0
 
 
-Held = Mapping[tuple[str, Kind], HeldSum]
+Held = Mapping[tuple[str, GpuKind], HeldSum]
 """What pods hold of one node, by namespace and kind."""
 
 
@@ -91,7 +91,7 @@ def held_of(
     """What pods hold of a node. Idle is what computed nothing for `idle_after_s` by the readings of its last
     report; give none if that report is not fresh. Nothing of a `new` pod, by its uid, is idle yet."""
     did = {each.uuid: each for each in readings}
-    sums: dict[tuple[str, Kind], HeldSum] = {}
+    sums: dict[tuple[str, GpuKind], HeldSum] = {}
     for part in node.held:
         here = sums.setdefault((part.namespace, part.kind), HeldSum())
         idle = _is_idle(part, did.get(part.gpu or ""), idle_after_s)
@@ -114,47 +114,47 @@ def new_pods(info: NodeInfo, facts: FactsOfPods, now: float, after_s: float) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class ClusterValue:
     """The accounts of a cluster by kind, and by namespace and kind; those of namespaces have only what pods
     hold."""
 
-    models: Mapping[Kind, Account]
-    namespaces: Mapping[str, Mapping[Kind, Account]]
+    models: Mapping[GpuKind, ValueAccount]
+    namespaces: Mapping[str, Mapping[GpuKind, ValueAccount]]
 
     @property
-    def total(self) -> Account:
+    def total(self) -> ValueAccount:
         return all_of(self.models.values())
 
 
-def ledger(nodes: Iterable[tuple[NodeValue, Held, float]]) -> Ledger:
+def cluster_value(nodes: Iterable[tuple[NodeValue, Held, float]]) -> ClusterValue:
     """The accounts of all nodes. Each comes with what pods hold of it, and with the part of what is unheld
     that no expected pod can use, 0 to 1."""
-    models: dict[Kind, list[float]] = {}
-    namespaces: dict[str, dict[Kind, list[float]]] = {}
+    models: dict[GpuKind, list[float]] = {}
+    namespaces: dict[str, dict[GpuKind, list[float]]] = {}
     for node, held, stranded in nodes:
         for kind, count in node.gpus.items():
             unheld = node.unheld.get(kind, 0.0)
-            rest = Account(
+            rest = ValueAccount(
                 gpus=count,
                 free=unheld * (1 - stranded),
                 stranded=unheld * stranded,
                 unavailable=node.unavailable.get(kind, 0.0),
             )
-            model = models.setdefault(kind, list(Account()))
+            model = models.setdefault(kind, list(ValueAccount()))
             for i, value in enumerate(rest):
                 model[i] += value
         for (namespace, kind), each in held.items():
             for sums in (
                 models[kind],
-                namespaces.setdefault(namespace, {}).setdefault(kind, list(Account())),
+                namespaces.setdefault(namespace, {}).setdefault(kind, list(ValueAccount())),
             ):
                 sums[_ALLOCATED] += each.allocated
                 sums[_IDLE] += each.idle
                 sums[_UNMEASURED] += each.unmeasured
-    return Ledger(
-        {kind: Account(*sums) for kind, sums in models.items()},
+    return ClusterValue(
+        {kind: ValueAccount(*sums) for kind, sums in models.items()},
         {
-            namespace: {kind: Account(*sums) for kind, sums in kinds.items()}
+            namespace: {kind: ValueAccount(*sums) for kind, sums in kinds.items()}
             for namespace, kinds in namespaces.items()
         },
     )

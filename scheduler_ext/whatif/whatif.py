@@ -11,7 +11,7 @@ import numpy as np
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing, share_devices
-from scheduler_ext.core.cycle.placing import Place
+from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.intree import PodNeeds, intree_rejection
@@ -114,7 +114,7 @@ class WhatIf:
         place = self.place(asker)
         return None if place is None else place.node
 
-    def place(self, asker: Asker, among: Collection[str] | None = None) -> Place | None:
+    def place(self, asker: Asker, among: Collection[str] | None = None) -> BestNode | None:
         """The place of the pod: the most preferred node by its node affinity, then the highest points, then
         the highest total, then the first name; None if it fits on none of these nodes (`among` None: all)."""
         totals = self._decide(asker.request).totals[self.snapshot.state_of[:-1]]
@@ -136,7 +136,7 @@ class WhatIf:
             return None
         ranks = self.snapshot.name_rank[:-1]
         equal = np.flatnonzero(totals == best)
-        return Place(list(self.infos)[int(equal[ranks[equal].argmin()])], float(best))
+        return BestNode(list(self.infos)[int(equal[ranks[equal].argmin()])], float(best))
 
     def refusal(self, asker: Asker, among: Collection[str] | None = None) -> dict[str, Any] | None:
         """The nearest refusal of a pod that fits on none of these nodes (`among` None: all), as plain values;

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, field
 
 from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.gpu.models import normalise_wish
@@ -253,9 +253,9 @@ class Configuration(KernelConfiguration):
     def check(self, config: "Configuration") -> None:
         _check_values(self.values)
 
-    def policy(self) -> Policy:
+    def policy(self) -> SchedulingPolicy:
         """The settings of a decision."""
-        return Policy(
+        return SchedulingPolicy(
             weights={**DEFAULT_WEIGHTS, **self.score.weights},
             strategy=self.score.strategy,
             high_priority=self.score.high_priority,

@@ -3,7 +3,7 @@
 from msgspec import Raw
 
 from scheduler_ext.core import intree
-from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.core.preemption.disruption import Budget, PodSelector
 from scheduler_ext.wire.kube import Int32, KubeStruct, ObjectMeta, Requirement, Strings
 
 
@@ -45,7 +45,7 @@ def budget(read: PodDisruptionBudget) -> Budget:
     if found is not None:
         # A null value is an empty one, as in Go: without it the selector would match too many pods.
         labels = {key: value or "" for key, value in (found.match_labels or {}).items()}
-        selector = Selector(labels, requirements(found.match_expressions))
+        selector = PodSelector(labels, requirements(found.match_expressions))
     return Budget(
         namespace=metadata.namespace or "default",
         name=metadata.name or "",

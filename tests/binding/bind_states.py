@@ -31,7 +31,7 @@ from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsen
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import Intent, Reservation
 from scheduler_ext.core.cache.node_record import NodeRecord
-from scheduler_ext.core.cycle.placement import Placement, place
+from scheduler_ext.core.cycle.placement import SharePlacement, place
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Memory, Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
@@ -144,13 +144,13 @@ class Setting:
             return None
         return Reservation(node, "", str(written.version), tuple(map(self.intent, written.intents)))
 
-    def place(self, info: NodeInfo, request: GpuRequest, *_: Any, **__: Any) -> Placement | str:
+    def place(self, info: NodeInfo, request: GpuRequest, *_: Any, **__: Any) -> SharePlacement | str:
         """The real function, memoized because it gets equal arguments very often."""
         pods = tuple((pod.uid, *pod.devices.get("main", ()), pod.holds) for pod in info.pods)
         key = ("place", info.name, pods, request)
         if key not in self.known:
             self.known[key] = place(info, request, EXTENDER.sizing)
-        found: Placement | str = self.known[key]
+        found: SharePlacement | str = self.known[key]
         return found
 
 

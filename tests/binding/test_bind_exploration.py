@@ -20,7 +20,7 @@ from scheduler_ext.binding.bind import Binding, BindResult, GetReservation, Pods
 from scheduler_ext.binding.locked_cache import LockedCache, Reserved
 from scheduler_ext.binding.outcome import Done
 from scheduler_ext.core.cache.intent import Intent, Reservation
-from scheduler_ext.core.cache.ledger import NodePods, _Account
+from scheduler_ext.core.cache.ledger import NodePods, _NodeAccount
 from scheduler_ext.core.cycle.placement import place
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.node.nominated import seen_by
@@ -370,7 +370,7 @@ def test_without_a_part_of_the_fence_a_coming_pod_is_overlooked(model: Model) ->
     assert "whose Binding may succeed" in found.problem or "does not count" in found.problem
 
 
-def hiding(account: _Account) -> NodePods:
+def hiding(account: _NodeAccount) -> NodePods:
     """The local assumption hides another extender's intent for the same pod."""
     assumed = account.intents | account.assumed
     return NodePods(tuple(intent.pod for intent in assumed.values()), frozenset(uid for uid, _ in assumed))
@@ -379,7 +379,7 @@ def hiding(account: _Account) -> NodePods:
 def test_assumed_devices_hide_no_written_ones() -> None:
     """The other extender chose another GPU for the same pod."""
     model = planted(TWO_GPUS, THREE, asked="A p n, B p n, B r n")
-    with patch.object(_Account, "pods", hiding):
+    with patch.object(_NodeAccount, "pods", hiding):
         found = search(model)
     assert found.problem is not None
     assert "are bound on" in found.problem

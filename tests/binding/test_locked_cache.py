@@ -9,7 +9,7 @@ import pytest
 
 from scheduler_ext.binding.locked_cache import NEVER_WRITTEN, LockedCache, Reserved
 from scheduler_ext.core.cache.intent import Reservation
-from scheduler_ext.core.request.request import Role
+from scheduler_ext.core.request.request import ContainerRole
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, MemorySection
 from tests.binding.bind_states import EXTENDER, SHARE, Held, Pod, Setting, Written
@@ -91,7 +91,9 @@ class TestReserve:
         """Beside its sidecar the pod requests more than its app: the promise has that amount."""
         locked = built()
         asked = ask(
-            wants(100, SHARE, "log", Role.SIDECAR), wants(700, SHARE, "load", Role.INIT), wants(300, SHARE)
+            wants(100, SHARE, "log", ContainerRole.SIDECAR),
+            wants(700, SHARE, "load", ContainerRole.INIT),
+            wants(300, SHARE),
         )
         found = reserved(locked, replace(P, pod=replace(P.pod, request=asked)))
         [written] = locked.with_intent(found).intents

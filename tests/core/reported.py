@@ -10,7 +10,7 @@ from scheduler_ext.core.gpu.mig_geometry import geometry_for
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, Slot
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.request.request import ContainerAsk, GpuRequest, PodAsk, Role, parse_request
+from scheduler_ext.core.request.request import ContainerAsk, ContainerRole, GpuRequest, PodAsk, parse_request
 from scheduler_ext.core.request.resource_names import ResourceNames
 
 NAMES = ResourceNames()
@@ -47,7 +47,9 @@ def ask(*containers: ContainerAsk) -> GpuRequest:
     return request
 
 
-def wants(amount: int, resource: str, container: str = "main", role: Role = Role.APP) -> ContainerAsk:
+def wants(
+    amount: int, resource: str, container: str = "main", role: ContainerRole = ContainerRole.APP
+) -> ContainerAsk:
     """A container that asks for one resource."""
     return ContainerAsk(container, role, {}, {resource: str(amount)})
 

@@ -13,7 +13,7 @@ import pytest
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.core.preemption.disruption import Budget, PodSelector
 from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.extender import preemptor
 from scheduler_ext.server.serving import Serving
@@ -129,7 +129,7 @@ def test_budgets_are_counted() -> None:
     guarded = on_gpu("a", "n1", 1)
     guarded["metadata"]["labels"] = {"app": "web"}
     extender = extender_on(*whole_node("n1", "a", "b"), guarded, on_gpu("b", "n1", 5))
-    extender.budgets.update({"uid": Budget("default", "web", Selector({"app": "web"}), 0)})
+    extender.budgets.update({"uid": Budget("default", "web", PodSelector({"app": "web"}), 0)})
     assert preempt(extender, URGENT, {"n1": uids("a")}) == {"n1": ["b"]}
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 from msgspec.structs import replace as replaced
 
-from scheduler_ext.core.cycle.placement import Placement, place
+from scheduler_ext.core.cycle.placement import SharePlacement, place
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
 from scheduler_ext.core.gpu.models import canonical_model, normalise_wish
@@ -157,7 +157,7 @@ class Server(Extender):
         request = self._request(args)
         assert isinstance(request, GpuRequest)
         found = place(info_of(self._cluster, node, running), request, self.sizing, within=self.snapshot)
-        assert isinstance(found, Placement)
+        assert isinstance(found, SharePlacement)
         return found.devices["main"][0] if kind.is_share else None
 
     def _request(self, args: ExtenderArgs) -> GpuRequest | InvalidRequest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.cycle.policy import Policy as Knobs
+from scheduler_ext.core.cycle.policy import SchedulingPolicy as Knobs
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.sim.arrivals import with_spot

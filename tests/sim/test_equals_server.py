@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle.cycle import TOTAL_DECIMALS, filter_nodes, points
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.node.node import NO_NEIGHBOURS, Node, NodeState, Slot
 from scheduler_ext.core.node.state import resolve
@@ -108,7 +108,7 @@ def test_no_decision_sees_the_differences(
         both[f"simulator {node}"] = replace(theirs, state=simulated(world, node))
     snapshot = build_snapshot(both, 1, forecast=Forecast(workload, ()))
     for kind in kinds:
-        decision = filter_nodes(request_of(kind), snapshot, Policy())
+        decision = filter_nodes(request_of(kind), snapshot, SchedulingPolicy())
         for node in range(len(cluster)):
             pair = snapshot.state_of[snapshot.rows([f"server {node}", f"simulator {node}"])]
             ours, theirs = decision.totals[pair].tolist()

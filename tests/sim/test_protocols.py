@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scheduler_ext.core.cycle.policy import Policy as Knobs
+from scheduler_ext.core.cycle.policy import SchedulingPolicy as Knobs
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.sim.arrivals import constrained, inflated, prioritised

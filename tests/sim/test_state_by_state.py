@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
@@ -70,7 +70,7 @@ def test_one_by_one_is_as_together(
     weights: Mapping[str, float],
 ) -> None:
     world, _ = lived_in(cluster, steps)
-    target = Target(cluster, workload, knobs=Policy(weights=weights))
+    target = Target(cluster, workload, knobs=SchedulingPolicy(weights=weights))
     alone, together = Default(target), Together(target)
     for kind in kinds:
         agree(world, kind, (alone, together))
@@ -103,7 +103,7 @@ def test_a_cluster_that_fills_up_is_filled_the_same(strategy: str) -> None:
     nodes = generate_nodes(30, seed=5)
     cluster, pods = Cluster.of(nodes), generate_pods(nodes, seed=5)
     world = World(cluster)
-    target = Target(cluster, workload_of(pods), knobs=Policy(strategy=strategy))
+    target = Target(cluster, workload_of(pods), knobs=SchedulingPolicy(strategy=strategy))
     forgetful = Forgetful(target)
     policies = [Default(target), Together(target), forgetful]
     scheduler = Scheduler(world, Default(target), Settings(ties="first"))
@@ -157,7 +157,7 @@ _SIXES_AND_PAIRS = Workload.of({TaskClass(shares_mib=(600,)): 1.0, TaskClass(gpu
 )
 def test_the_gpu_of_a_share(weights: dict[str, float], slot: int) -> None:
     world = world_with(cluster_of((32_000, 3, "A100")), (share(400), 0, (0,)))
-    target = Target(world.cluster, _SIXES_AND_PAIRS, knobs=Policy(weights=weights))
+    target = Target(world.cluster, _SIXES_AND_PAIRS, knobs=SchedulingPolicy(weights=weights))
     alone = Default(target)
     assert agree(world, share(300), (alone, Together(target))) == 1
     assert alone.evaluate(share(300), NodesView(world)).slot.tolist() == [slot]

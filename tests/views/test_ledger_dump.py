@@ -9,7 +9,7 @@ import pytest
 
 from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.request import Role
+from scheduler_ext.core.request.request import ContainerRole
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.wire.config import Configuration
@@ -156,7 +156,7 @@ class TestASharePodThatSomebodyElseBound:
 def test_each_container_by_itself() -> None:
     pod = bound(
         "p",
-        wants(50, SHARE, "first", Role.INIT),
+        wants(50, SHARE, "first", ContainerRole.INIT),
         wants(10, SHARE),
         wants(20, SHARE, "side"),
         devices={"first": ("GPU-1",), "main": ("GPU-0",), "side": ("GPU-0",)},

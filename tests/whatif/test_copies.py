@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from scheduler_ext.core.cycle.placement import Placement, Sizing, place
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.placement import SharePlacement, Sizing, place
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
@@ -26,7 +26,7 @@ from tests.strategies import RESOURCES, clusters, requests, share_asks, snapshot
 _MOST = 12
 
 
-def copy_of(request: GpuRequest, found: Placement, number: int) -> BoundPod:
+def copy_of(request: GpuRequest, found: SharePlacement, number: int) -> BoundPod:
     """The placed copy."""
     name = f"copy-{number}"
     holding = GpuRequest(request.units, request.shares, by_container=request.by_container)
@@ -150,7 +150,7 @@ def test_as_many_shares_as_one_by_one(
     info: NodeInfo, shares: ShareAsk, strategy: str, min_free_mib: int, headroom_percent: int
 ) -> None:
     request = GpuRequest(shares=shares, min_free_mib=min_free_mib)
-    sizing = Sizing(Policy(strategy=strategy), RESOURCES, headroom_percent)
+    sizing = Sizing(SchedulingPolicy(strategy=strategy), RESOURCES, headroom_percent)
     node = sizing.resolved(info)
     (fill,) = fill_all([Vessel.of(node, _MOST, request, sizing)], request, sizing)
     check_fill(node, request, fill, sizing)
@@ -161,7 +161,7 @@ def test_as_many_shares_as_one_by_one(
 def test_as_many_as_one_by_one(
     infos: tuple[NodeInfo, ...], request: GpuRequest, strategy: str, headroom_percent: int
 ) -> None:
-    sizing = Sizing(Policy(strategy=strategy), RESOURCES, headroom_percent)
+    sizing = Sizing(SchedulingPolicy(strategy=strategy), RESOURCES, headroom_percent)
     nodes = [sizing.resolved(info) for info in infos]
     fills = fill_all([Vessel.of(node, _MOST, request, sizing) for node in nodes], request, sizing)
     for node, fill in zip(nodes, fills, strict=True):
@@ -174,7 +174,7 @@ def test_copies_keep_whole_gpus_for_pods_of_several_as_one_by_one() -> None:
     allocatable = {RESOURCES.share: 2**20, "nvidia.com/gpu": 4}
     info = NodeInfo("node", report=Report(devices), allocatable=allocatable, pods=(on_gpu("p", 0, 60_000),))
     request = GpuRequest(shares=ShareAsk((("c0", 35_000), ("c1", 10_000))))
-    sizing = Sizing(Policy(), RESOURCES, 0)
+    sizing = Sizing(SchedulingPolicy(), RESOURCES, 0)
     within = snapshot_of(
         [info], workload=Workload.of({TaskClass(gpus=2): 3, TaskClass(shares_mib=(4096,)): 1})
     )

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 import pytest
 
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
@@ -33,7 +33,7 @@ def test_every_knob_has_a_default() -> None:
     config = load(HEADER)
     assert config == Configuration()
     check(config)
-    assert config.policy() == Policy()
+    assert config.policy() == SchedulingPolicy()
     assert config.resource_names() == ResourceNames()
 
 

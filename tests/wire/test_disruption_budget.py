@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.intree import Requirement
-from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.core.preemption.disruption import Budget, PodSelector
 from scheduler_ext.wire.selectors import PodDisruptionBudget, budget
 from scheduler_ext.wire.watching import Decoder
 
@@ -53,7 +53,7 @@ def test_a_budget_as_its_controller_keeps_it() -> None:
     assert read(whole) == Budget(
         namespace="ml",
         name="train",
-        selector=Selector({"app": "train"}, (Requirement("tier", "In", ("gold", "silver")),)),
+        selector=PodSelector({"app": "train"}, (Requirement("tier", "In", ("gold", "silver")),)),
         allowed=2,
         disrupted=frozenset({"train-3"}),
     )
@@ -63,18 +63,20 @@ def test_a_budget_as_its_controller_keeps_it() -> None:
     ("spec", "selector"),
     [
         pytest.param(None, None, id="no spec"),
-        pytest.param({"selector": {}}, Selector({}), id="an empty selector"),
+        pytest.param({"selector": {}}, PodSelector({}), id="an empty selector"),
         pytest.param(
-            {"selector": {"matchLabels": {"app": None}}}, Selector({"app": ""}), id="a null value, as in Go"
+            {"selector": {"matchLabels": {"app": None}}},
+            PodSelector({"app": ""}),
+            id="a null value, as in Go",
         ),
         pytest.param(
             {"selector": {"matchExpressions": [{"key": "app", "operator": "Exists", "values": None}]}},
-            Selector({}, (Requirement("app", "Exists", ()),)),
+            PodSelector({}, (Requirement("app", "Exists", ()),)),
             id="an expression without values",
         ),
     ],
 )
-def test_selectors(spec: Any, selector: Selector | None) -> None:
+def test_selectors(spec: Any, selector: PodSelector | None) -> None:
     assert read(pdb(spec)).selector == selector
 
 

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.request.quantity import QuantityError
-from scheduler_ext.core.request.request import GpuRequest, InitShare, InvalidRequest, Role, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import (
+    ContainerRole,
+    GpuRequest,
+    InitShare,
+    InvalidRequest,
+    ShareAsk,
+    UnitAsk,
+)
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.pod.cached_pod import bound_pod
 from scheduler_ext.wire.pod.pod_identity import pod_name
@@ -33,10 +40,10 @@ def test_containers_come_in_the_order_they_start() -> None:
         initContainers=[container("load"), container("log") | {"restartPolicy": "Always"}, None],
     )
     assert [(c.name, c.role) for c in pod_ask(pod, NAMES).containers] == [
-        ("load", Role.INIT),
-        ("log", Role.SIDECAR),
-        ("", Role.INIT),
-        ("app", Role.APP),
+        ("load", ContainerRole.INIT),
+        ("log", ContainerRole.SIDECAR),
+        ("", ContainerRole.INIT),
+        ("app", ContainerRole.APP),
     ]
 
 

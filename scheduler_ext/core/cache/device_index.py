@@ -20,8 +20,8 @@ from scheduler_ext.core.dra.device import (
 )
 from scheduler_ext.core.dra.device_names import Compile, DeviceNames, Names, admits, ask_resource
 from scheduler_ext.core.dra.hosts import (
-    Candidate,
-    Candidates,
+    CandidateDevice,
+    CandidateDevices,
     DeviceCount,
     Find,
     Supply,
@@ -89,7 +89,7 @@ class DeviceIndex:
         # what was found then, by request, and by claims.
         self._admin: frozenset[DeviceAsk] = frozenset()
         self._labels: Mapping[str, Mapping[str, str]] | None = None
-        self._found: dict[Requested, Candidates | None] = {}
+        self._found: dict[Requested, CandidateDevices | None] = {}
         self._hosts: dict[Hashable, Sequence[ClaimHosts]] = {}
         # Devices that several nodes reach; those with GPUs make these uncountable everywhere.
         self._has_open = False
@@ -324,7 +324,7 @@ class DeviceIndex:
             self._hosts[key] = tuple(part.hosts for part in parts)
         return self._hosts[key]
 
-    def _find(self, request: Requested) -> Candidates | None:
+    def _find(self, request: Requested) -> CandidateDevices | None:
         """The devices that a request may get, remembered after `count_others`."""
         # Only these distinguish the devices.
         key = Requested(request.ask, 0, admin=request.admin)
@@ -365,7 +365,7 @@ class DeviceIndex:
             }
         return others, frozenset(admin)
 
-    def _candidates(self, ask: DeviceAsk, *, admin: bool) -> Candidates | None:
+    def _candidates(self, ask: DeviceAsk, *, admin: bool) -> CandidateDevices | None:
         """The devices that a request may get, for admin access those that are held, too (allocateDevice in
         allocator_stable.go of k8s.io/dynamic-resource-allocation). None if no slice is known."""
         names = self._names.now
@@ -373,8 +373,8 @@ class DeviceIndex:
         if name not in names.asks or not self._pools.names():
             return None
         selectors, wanted = names.selectors[name], amounts(dict(ask.capacity))
-        found: list[Candidate] = []
-        by_node: dict[str, list[Candidate]] = {}
+        found: list[CandidateDevice] = []
+        by_node: dict[str, list[CandidateDevice]] = {}
         reaching: dict[tuple[NodeSelectorTerm, ...] | None, list[str]] = {}
         is_exact, several = name == own, False
         for item in (item for pool in self._pools.all_pools() for item in self._pools.complete(pool)):
@@ -394,14 +394,14 @@ class DeviceIndex:
                 rules = [rule for rule in self._rules.values() if rule.is_about(id)]
                 if first_untolerated(_tainted(device, item.pool, rules).taints, ask.tolerations) is not None:
                     serves = serves._replace(free=0)
-                found.append(Candidate(device, serves))
+                found.append(CandidateDevice(device, serves))
                 here = [item.node] if item.node is not None else reaching.get(device.reach)
                 if here is None:
                     here = reaching[device.reach] = self._reaching(device.reach)
                 several |= item.node is None
                 for node in here:
                     by_node.setdefault(node, []).append(found[-1])
-        return Candidates(found, by_node, is_exact and not several, several)
+        return CandidateDevices(found, by_node, is_exact and not several, several)
 
     def _reaching(self, terms: tuple[NodeSelectorTerm, ...] | None) -> list[str]:
         """The nodes that meet one of the terms; all without any."""

@@ -60,7 +60,7 @@ NO_PODS = NodePods()
 
 
 @dataclass(slots=True)
-class _Account:
+class _NodeAccount:
     """One node's pods by uid, and the Bindings in flight by the key of their intent."""
 
     confirmed: dict[str, BoundPod] = field(default_factory=dict)
@@ -87,14 +87,14 @@ class _Account:
         )
 
 
-_EMPTY = _Account()
+_EMPTY = _NodeAccount()
 
 
 class Ledger:
     """The pods of every node, and which nodes changed since `take_changes`."""
 
     def __init__(self) -> None:
-        self._accounts: dict[str, _Account] = {}
+        self._accounts: dict[str, _NodeAccount] = {}
         self._confirmed_on: dict[str, str] = {}
         # The nodes on which a pod is assumed, written down or nominated.
         self._promised_on: dict[str, set[str]] = {}
@@ -326,8 +326,8 @@ class Ledger:
                     del intents[key]
             self._touch(node, Cause.PROMISE if self._confirmed_on.get(uid) != node else Cause.POD)
 
-    def _account(self, node: str) -> _Account:
-        return self._accounts.setdefault(node, _Account())
+    def _account(self, node: str) -> _NodeAccount:
+        return self._accounts.setdefault(node, _NodeAccount())
 
     def _drop_if_empty(self, node: str) -> None:
         if self._accounts.get(node) == _EMPTY:

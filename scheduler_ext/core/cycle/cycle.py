@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.cycle.crowding import crowding, weights_at
-from scheduler_ext.core.cycle.policy import Policy, priority_level
+from scheduler_ext.core.cycle.policy import SchedulingPolicy, priority_level
 from scheduler_ext.core.cycle.share_cost import share_cost
 from scheduler_ext.core.filters import FILTERS, REASONS
 from scheduler_ext.core.filters.fresh import unknown_wishes
@@ -62,7 +62,7 @@ class Decision:
 
     request: GpuRequest | InvalidRequest
     snapshot: Snapshot
-    policy: Policy
+    policy: SchedulingPolicy
     verdict: Codes
     view: View | None
 
@@ -146,7 +146,10 @@ class Decision:
 
 
 def filter_nodes(
-    request: GpuRequest | InvalidRequest, snapshot: Snapshot, policy: Policy, steps: list[int] | None = None
+    request: GpuRequest | InvalidRequest,
+    snapshot: Snapshot,
+    policy: SchedulingPolicy,
+    steps: list[int] | None = None,
 ) -> Decision:
     """Run all filters in their order; each state keeps the reason of the first filter that refuses it.
     `steps` limit what several decisions together spend on placing shares (as for ShareFit)."""

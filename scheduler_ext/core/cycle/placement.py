@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.cycle.cycle import FITS, Decision, filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.filters import reason_text
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo, Slot
 from scheduler_ext.core.node.placed import with_planned
@@ -19,7 +19,7 @@ from scheduler_ext.core.snapshot.table import build_snapshot
 class Sizing:
     """Settings for decisions about nodes: the policy, the names of resources, the headroom."""
 
-    policy: Policy
+    policy: SchedulingPolicy
     resources: ResourceNames
     headroom_percent: int
 
@@ -31,7 +31,7 @@ class Sizing:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class SharePlacement:
     """The GPU of each share, by container; without the devices that the device plugin picks."""
 
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Placement:
 
 def place(
     info: NodeInfo, request: GpuRequest, sizing: Sizing, within: Snapshot | None = None
-) -> Placement | str:
+) -> SharePlacement | str:
     """The GPUs of a pod's shares on a node, or the reason why the pod does not fit. `within` is the cluster
     that scores compare with, as in filter and prioritize."""
     node = sizing.resolved(info)
@@ -49,7 +49,7 @@ def place(
     verdict = int(decision.verdict[state])
     if verdict != FITS:
         return reason_text(verdict, request)
-    return Placement(share_devices(node, state, decision))
+    return SharePlacement(share_devices(node, state, decision))
 
 
 def share_devices(node: Node, state: int, decision: Decision) -> dict[str, tuple[str, ...]]:

@@ -8,7 +8,7 @@ Ask = TypeVar("Ask", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BestNode:
     """The best node for a pod, and its total, as prioritize gives it; totals of one cluster compare."""
 
     node: str
@@ -18,7 +18,7 @@ class Place:
 class Placing(Protocol[Ask]):
     """A cluster for pods of one kind of description."""
 
-    def best(self, ask: Ask, among: Collection[str] | None = None) -> Place | None:
+    def best(self, ask: Ask, among: Collection[str] | None = None) -> BestNode | None:
         """The place that filter and scores choose for a pod now; None if it fits on none of these nodes.
         `among`: only these nodes; None: all."""
 

@@ -8,7 +8,7 @@ from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SchedulingPolicy:
     """How to choose among nodes that fit: weights by score name, the strategy of pods without one, the
     priority that counts as high, the maximum number of candidates of a filter call (0: all), and the values
     of models that replace those of the table."""

@@ -16,7 +16,7 @@ from scheduler_ext.core.dra.published import (
     DeviceId,
     PublishedDevice,
 )
-from scheduler_ext.core.dra.semantic_version import Version
+from scheduler_ext.core.dra.semantic_version import SemanticVersion
 from scheduler_ext.core.gpu.mig_profile import parse_profile
 from scheduler_ext.core.intree.affinity import Taint
 from scheduler_ext.core.request.quantity import BYTES_PER_MIB, QuantityError, parse_quantity
@@ -122,9 +122,9 @@ class _Attributes:
         value = self._found.get(name)
         return value if isinstance(value, str) and value else None
 
-    def version(self, name: str) -> Version | None:
+    def version(self, name: str) -> SemanticVersion | None:
         value = self._found.get(name)
-        return value if isinstance(value, Version) else None
+        return value if isinstance(value, SemanticVersion) else None
 
     def capability(self) -> tuple[int, int] | None:
         version = self.version("cudaComputeCapability")

@@ -36,19 +36,19 @@ def total(counts: Iterable[DeviceCount]) -> DeviceCount:
     return DeviceCount(sum(each.free for each in found), sum(each.all for each in found))
 
 
-class Candidate(NamedTuple):
+class CandidateDevice(NamedTuple):
     """A device that a request may get, and how many claims it serves."""
 
     device: PublishedDevice
     serves: DeviceCount
 
 
-class Candidates(NamedTuple):
+class CandidateDevices(NamedTuple):
     """The devices that a request may get: `all`, and those within reach of each node. `is_exact`: each is
     on one node, and the request can get it."""
 
-    all: Sequence[Candidate]
-    by_node: Mapping[str, Sequence[Candidate]]
+    all: Sequence[CandidateDevice]
+    by_node: Mapping[str, Sequence[CandidateDevice]]
     is_exact: bool
     several: bool = False
     """Whether several nodes reach some."""
@@ -65,7 +65,7 @@ class Supply(NamedTuple):
         return self.in_all or self.by_node.get(node)
 
 
-class Part(NamedTuple):
+class ClaimPart(NamedTuple):
     """A part of what claims ask: the nodes that may have its devices, and how many times, by the name of a
     resource."""
 
@@ -74,7 +74,7 @@ class Part(NamedTuple):
 
 
 # None for devices that are not known.
-Find = Callable[[Requested], Candidates | None]
+Find = Callable[[Requested], CandidateDevices | None]
 # Whether the devices of a request are counted as units of a node.
 IsCounted = Callable[[Requested], bool]
 # Requests without their names, and the devices that each needs: no device twice, and of several requests only
@@ -86,7 +86,7 @@ _Device = tuple[int, bool]
 _Serves = Mapping[Requested, Mapping[_Device, int]]
 
 
-def hosts_of(claim: Claim, find: Find, is_counted: IsCounted, nodes: Collection[str]) -> Iterator[Part]:
+def hosts_of(claim: Claim, find: Find, is_counted: IsCounted, nodes: Collection[str]) -> Iterator[ClaimPart]:
     """The nodes among these for each request that is not counted otherwise, for the alternatives of one, for
     each constraint, and for requests that may get the same devices. Each supply is an upper bound:
     kube-scheduler takes the first devices that fit."""
@@ -109,7 +109,7 @@ def hosts_of(claim: Claim, find: Find, is_counted: IsCounted, nodes: Collection[
 
 def hosts_together(
     claims: Iterable[Claim], find: Find, is_counted: IsCounted, nodes: Collection[str]
-) -> Iterator[Part]:
+) -> Iterator[ClaimPart]:
     """The nodes among these for the requests of all claims of a pod that may get the same devices. With admin
     access, a claim gets what another one gets, too."""
     requests = [[each for each in claim.requests if not each.admin] for claim in claims]
@@ -165,7 +165,7 @@ def _part(
     constraint: Constraint | None = None,
     *,
     is_counted: bool,
-) -> Iterator[Part]:
+) -> Iterator[ClaimPart]:
     """The nodes that have the devices for one of these options; where each request `is_counted`, too, only
     those lack them that have enough devices for each alone. Nothing if that is not known, or follows from
     the requests alone."""
@@ -196,7 +196,7 @@ def _part(
         if free:
             supplies[f"{name}&"] = Supply({}, DeviceCount(free, new))
     hosts = ClaimHosts(text, frozenset(lacking[0]), frozenset(lacking[1]), tuple(supplies))
-    yield Part(hosts, supplies)
+    yield ClaimPart(hosts, supplies)
 
 
 def _named(needed: str, *parts: object) -> str:
@@ -205,7 +205,7 @@ def _named(needed: str, *parts: object) -> str:
     return f"{DEVICE_CLASS_PREFIX}× {needed}?{digest}"
 
 
-def _share_devices(needed: _Needed, found: Mapping[Requested, Candidates]) -> bool:
+def _share_devices(needed: _Needed, found: Mapping[Requested, CandidateDevices]) -> bool:
     """Whether several requests may get one device."""
     ids = [id(each.device) for request, _ in needed for each in found[request].all]
     return len(set(ids)) < len(ids)
@@ -213,7 +213,7 @@ def _share_devices(needed: _Needed, found: Mapping[Requested, Candidates]) -> bo
 
 def _sets_of(
     options: Sequence[_Needed],
-    devices: Mapping[Requested, Sequence[Candidate]],
+    devices: Mapping[Requested, Sequence[CandidateDevice]],
     constraint: Constraint | None,
     later: int,
     is_counted: bool,
@@ -245,7 +245,7 @@ def _sets_of(
     return min(MANY, sum(sums))
 
 
-def _device(candidate: Candidate) -> _Device:
+def _device(candidate: CandidateDevice) -> _Device:
     return id(candidate.device), candidate.device.facts.allow_multiple_allocations
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from scheduler_ext.core.dra.published import DeviceId, PublishedDevice, ResourceSlice
 
 
-class Pool(NamedTuple):
+class PoolId(NamedTuple):
     """The identity of a pool in the cluster."""
 
     driver: str
@@ -21,8 +21,8 @@ class Pools:
 
     def __init__(self) -> None:
         self._slices: dict[str, ResourceSlice] = {}
-        self._of_pool: dict[Pool, dict[str, ResourceSlice]] = {}
-        self._on_node: dict[str, set[Pool]] = {}
+        self._of_pool: dict[PoolId, dict[str, ResourceSlice]] = {}
+        self._on_node: dict[str, set[PoolId]] = {}
         # The names of slices that several nodes reach.
         self._unplaced: set[str] = set()
         # How many devices all slices list.
@@ -35,7 +35,7 @@ class Pools:
         self.devices += len(item.devices)
         if item.node is None:
             self._unplaced.add(item.name)
-        pool = Pool(item.driver, item.pool)
+        pool = PoolId(item.driver, item.pool)
         self._of_pool.setdefault(pool, {})[item.name] = item
         for node in (nodes := self._nodes_of(pool)):
             self._on_node.setdefault(node, set()).add(pool)
@@ -48,7 +48,7 @@ class Pools:
             return set()
         self.devices -= len(item.devices)
         self._unplaced.discard(name)
-        pool = Pool(item.driver, item.pool)
+        pool = PoolId(item.driver, item.pool)
         changed = self._nodes_of(pool)
         slices = self._of_pool[pool]
         del slices[name]
@@ -73,11 +73,11 @@ class Pools:
     def all(self) -> Iterable[ResourceSlice]:
         return self._slices.values()
 
-    def all_pools(self) -> list[Pool]:
+    def all_pools(self) -> list[PoolId]:
         """All pools, in order."""
         return sorted(self._of_pool)
 
-    def nodes_by_pool(self) -> dict[Pool, list[str]]:
+    def nodes_by_pool(self) -> dict[PoolId, list[str]]:
         """The nodes that have slices of each pool."""
         return {pool: sorted(self._nodes_of(pool)) for pool in sorted(self._of_pool)}
 
@@ -85,16 +85,16 @@ class Pools:
         """The slices that several nodes reach."""
         return (self._slices[name] for name in self._unplaced)
 
-    def on_node(self, node: str) -> list[Pool]:
+    def on_node(self, node: str) -> list[PoolId]:
         """The pools with a slice of a node, in order."""
         return sorted(self._on_node.get(node, ()))
 
-    def complete(self, pool: Pool) -> list[ResourceSlice]:
+    def complete(self, pool: PoolId) -> list[ResourceSlice]:
         """The slices of the newest generation, if all are there and no two devices have one name
         (pools_stable.go of k8s.io/dynamic-resource-allocation)."""
         return [] if self.problem(pool) is not None else self.newest(pool)
 
-    def problem(self, pool: Pool) -> str | None:
+    def problem(self, pool: PoolId) -> str | None:
         """Why the devices of a pool are not counted; None if they are."""
         current = self.newest(pool)
         if current and len(current) != current[0].slices:
@@ -106,7 +106,7 @@ class Pools:
         ((twice, _),) = Counter(names).most_common(1)
         return f"pool {pool.name} has two devices {twice}"
 
-    def newest(self, pool: Pool) -> list[ResourceSlice]:
+    def newest(self, pool: PoolId) -> list[ResourceSlice]:
         """The slices of the newest generation, by name."""
         slices = self._of_pool.get(pool, {}).values()
         newest = max((item.generation for item in slices), default=0)
@@ -114,13 +114,13 @@ class Pools:
 
     def named(self, id: DeviceId) -> Iterable[PublishedDevice]:
         """The devices of this name, whatever the generation of their slices, and complete or not."""
-        slices = self._of_pool.get(Pool(id.driver, id.pool), {}).values()
+        slices = self._of_pool.get(PoolId(id.driver, id.pool), {}).values()
         return (device for item in slices for device in item.devices if device.name == id.name)
 
     def node_of(self, ids: Iterable[DeviceId]) -> str | None:
         """The node that has the pools of these devices; None if that is not known."""
-        pools = {Pool(id.driver, id.pool) for id in ids}
+        pools = {PoolId(id.driver, id.pool) for id in ids}
         return next((node for pool in pools for node in self._nodes_of(pool)), None)
 
-    def _nodes_of(self, pool: Pool) -> set[str]:
+    def _nodes_of(self, pool: PoolId) -> set[str]:
         return {item.node for item in self._of_pool.get(pool, {}).values() if item.node is not None}

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scheduler_ext.core.dra.consumable import RequestPolicy
-from scheduler_ext.core.dra.semantic_version import Version
+from scheduler_ext.core.dra.semantic_version import SemanticVersion
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm, Taint, Toleration
 
 # A claim that is still to be made has the name of its template after this; no claim's name has a colon.
 TEMPLATE_PREFIX = "template:"
-Attribute = bool | int | str | Version
+Attribute = bool | int | str | SemanticVersion
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ _LARGEST: Final = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class SemanticVersion:
     """One semantic version. `pre` has the parts of the pre-release, numbers as `int`. Versions that differ in
     build metadata only are equal, as in Kubernetes."""
 
@@ -39,13 +39,13 @@ class Version:
 
 
 @lru_cache(maxsize=1024)
-def parse_version(text: str) -> Version:
+def parse_version(text: str) -> SemanticVersion:
     """Read one version. Raises ValueError when the text is none."""
     match = _VERSION.fullmatch(text)
     if match is None:
         raise ValueError(f'version {text[:80]!r} cannot be read: write MAJOR.MINOR.PATCH, such as "1.2.3"')
     pre = tuple(_pre_release_part(part) for part in match[4].split(".")) if match[4] else ()
-    version = Version(int(match[1]), int(match[2]), int(match[3]), pre, match[5] or "")
+    version = SemanticVersion(int(match[1]), int(match[2]), int(match[3]), pre, match[5] or "")
     numbers = (version.major, version.minor, version.patch, *(part for part in pre if isinstance(part, int)))
     if max(numbers) > _LARGEST:
         raise ValueError(f"version {text[:80]!r} has a number that is too large: the limit is {_LARGEST}")

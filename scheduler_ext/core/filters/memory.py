@@ -40,7 +40,7 @@ def _units(node: Node, request: GpuRequest) -> list[tuple[str | None, Slot, Unit
     return [(uuid, slot, unit) for uuid, slot in node.gpus for unit in slot.units if unit.resource in asked]
 
 
-class _Memory(Filter):
+class _MemoryFilter(Filter):
     """Memory in MiB of one GPU."""
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
@@ -50,7 +50,7 @@ class _Memory(Filter):
         return f"{place} is {needed - have:,} MiB short (needs {needed:,}, has {have:,})"
 
 
-class KnownMemory(_Memory):
+class KnownMemory(_MemoryFilter):
     """Refuses nodes with GPUs of unknown memory if the pod asks for an amount. The driver of some states
     none, and without that their free memory is unknown even where a label states the total."""
 
@@ -109,7 +109,7 @@ def _unmeasured(node: Node) -> bool:
     return node.info.report is not None and node.info.report.from_slices
 
 
-class TotalMemory(_Memory):
+class TotalMemory(_MemoryFilter):
     """Keeps GPUs with at least min-memory in total; for shares, those that could ever hold the largest. A
     whole GPU counts as the pod would see it: an instance under MIG strategy single, a part under MPS."""
 
@@ -148,7 +148,7 @@ class TotalMemory(_Memory):
         return NearestMiss(self.name, uuid, needed, have, "MiB")
 
 
-class FreeMemory(_Memory):
+class FreeMemory(_MemoryFilter):
     """Keeps nodes where every share finds a GPU and free GPUs have min-free-memory."""
 
     name = "free-memory"

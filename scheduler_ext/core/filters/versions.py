@@ -31,7 +31,7 @@ def _older_version(field: str, offered: Callable[[NodeState], Iterable[int]]) ->
     return lower
 
 
-class _Version(Filter):
+class _VersionFilter(Filter):
     """A least version; an unknown one does not pass."""
 
     kind = MissKind.SIZE
@@ -56,7 +56,7 @@ class _Version(Filter):
         return lacking_part(needed, have)
 
 
-class ComputeCapability(_Version):
+class ComputeCapability(_VersionFilter):
     """Keeps GPUs of at least the requested compute capability."""
 
     name = "compute-capability"
@@ -87,7 +87,7 @@ class ComputeCapability(_Version):
         return f"{where(node, miss.device)} has {known}; the pod needs {miss.needed}"
 
 
-class Cuda(_Version):
+class Cuda(_VersionFilter):
     """Refuses nodes whose driver supports a lower CUDA version than requested."""
 
     name = "cuda"

@@ -43,7 +43,7 @@ class DeviceKind(NamedTuple):
     whole: bool
 
 
-class NodeShape(NamedTuple):
+class EmptyNode(NamedTuple):
     """The properties of an empty node that decide which pods fit; CPU in thousandths of a core."""
 
     kind: DeviceKind
@@ -68,7 +68,7 @@ class Forecast:
         self._kept: dict[tuple[float, float], Floats] = {}
         # Kept here, to end with this forecast: a cache of the module would keep those of past forecasts.
         self._covering: dict[tuple[DeviceKind, ...], Forecast] = {}
-        self._hosted: tuple[tuple[tuple[NodeShape, ...], bytes], Floats] = (((), b""), np.zeros(0))
+        self._hosted: tuple[tuple[tuple[EmptyNode, ...], bytes], Floats] = (((), b""), np.zeros(0))
         self.cpu_milli = _cpu_amounts(usual)
         rows, steps = len(kinds) + 1, len(self.cpu_milli) + 1
         self.values: Floats = np.zeros((rows, WHOLE + 1))
@@ -120,7 +120,7 @@ class Forecast:
         wanted: Floats = asked[:, ~admits[gpus > 0].all(0)].sum(1)
         return wanted
 
-    def cpu_shortage(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> float:
+    def cpu_shortage(self, shapes: tuple[EmptyNode, ...], nodes: Floats) -> float:
         """1 if pods request more CPU than the nodes have until all GPUs are taken, 0 if much less; `nodes`
         `[shape]` of each shape."""
         cpu_milli = sum(count * shape.cpu_milli for shape, count in zip(shapes, nodes, strict=True))
@@ -131,7 +131,7 @@ class Forecast:
         requested = float(requested_milli / max(cpu_milli, 1.0))
         return min(max((requested - _ENOUGH_CPU) / (_SHORT_OF_CPU - _ENOUGH_CPU), 0.0), 1.0)
 
-    def hosted(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> Floats:
+    def hosted(self, shapes: tuple[EmptyNode, ...], nodes: Floats) -> Floats:
         """The demand of pods with few large enough nodes, over the GPUs of each shape, `[shape]`, 0 to 1. A
         class counts by the part of its admitted GPUs that is on nodes too small for it."""
         key = shapes, nodes.tobytes()
@@ -143,7 +143,7 @@ class Forecast:
             self._hosted = key, hosted
         return hosted
 
-    def _hosts_wanted(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> Floats:
+    def _hosts_wanted(self, shapes: tuple[EmptyNode, ...], nodes: Floats) -> Floats:
         every = self._every
         whole = every.gpus > 0
         if not shapes or not whole.any():

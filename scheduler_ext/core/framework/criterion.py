@@ -56,7 +56,7 @@ Lower = Callable[[GpuRequest, Trial], Change | None]
 """The mildest change of a wish with which the request fits; None if there is none."""
 
 
-class Offer(NamedTuple):
+class GpuProperties(NamedTuple):
     """The GPUs for one part of a request, `[slot, state]`: what a wish about one device compares."""
 
     model: Ints
@@ -84,7 +84,7 @@ class View:
             self.shareable = devices.share_free_mib >= 0
             self.eligible = self.shareable & devices.healthy
 
-    def narrow(self, test: Callable[[Offer], Bools]) -> Bools:
+    def narrow(self, test: Callable[[GpuProperties], Bools]) -> Bools:
         """States on which a wish about one device holds; shares keep only the GPUs that meet it. The device
         plugin picks whole GPUs and MIG instances, so there every free one must meet it. If none is free, one
         matching GPU is enough, and a node without such GPUs passes: the count then refuses it."""
@@ -92,13 +92,13 @@ class View:
         devices = self.snapshot.devices
         capability = devices.compute_capability
         for i, (_, columns) in enumerate(self.units):
-            met = test(Offer(columns.model, capability, columns.memory_mib, columns.free_mib))
+            met = test(GpuProperties(columns.model, capability, columns.memory_mib, columns.free_mib))
             if columns.any_sick:
                 self.sick[i] = self.sick[i] * met
             passed &= (columns.offered & met).any(0) | ~columns.offered_anywhere
             passed &= ~(columns.has_free & ~met).any(0)
         if self.request.shares is not None:
-            met = test(Offer(devices.model, capability, devices.total_mib, devices.share_free_mib))
+            met = test(GpuProperties(devices.model, capability, devices.total_mib, devices.share_free_mib))
             had_any = self.shareable.any(0)
             self.shareable = self.shareable & met
             self.eligible = self.eligible & met

@@ -10,7 +10,7 @@ from scheduler_ext.core.request.resource_names import without_shared
 
 
 @dataclass(slots=True)
-class _Pool:
+class _FreeUnits:
     """The free units of one kind, and the resource names that they may be offered under."""
 
     names: set[str] = field(default_factory=set)
@@ -33,7 +33,7 @@ def beyond_allocatable(
         return ()
     out = {device.uuid for device in info.devices if device.cordoned}
     out.update(device.on for device in (info.dra.devices if info.dra is not None else ()))
-    pools: dict[str, _Pool] = {}
+    pools: dict[str, _FreeUnits] = {}
     for slot, uuid in slots:
         if slot.healthy and uuid not in out:
             _add(slot, pools, whole=not takes_shares or info.takes_unreported)
@@ -41,13 +41,13 @@ def beyond_allocatable(
     return tuple(each for each in found if each[1] > 0)
 
 
-def _add(slot: Slot, pools: dict[str, _Pool], *, whole: bool) -> None:
+def _add(slot: Slot, pools: dict[str, _FreeUnits], *, whole: bool) -> None:
     free: dict[str, int] = {}
     for unit in slot.units:
         is_mig = unit.resource.startswith(MIG_PREFIX)
         if is_mig or whole:
             kind = without_shared(unit.resource) if is_mig else slot.model.vendor
-            pools.setdefault(kind, _Pool()).names.add(unit.resource)
+            pools.setdefault(kind, _FreeUnits()).names.add(unit.resource)
             # The names of a kind mean the same units.
             free[kind] = unit.free
     for kind, count in free.items():
@@ -55,7 +55,7 @@ def _add(slot: Slot, pools: dict[str, _Pool], *, whole: bool) -> None:
 
 
 def _beyond(
-    pool: _Pool, allocatable: Mapping[str, int], held: Holdings, closed: frozenset[str]
+    pool: _FreeUnits, allocatable: Mapping[str, int], held: Holdings, closed: frozenset[str]
 ) -> tuple[str, int]:
     open_ = () if pool.names & closed else pool.names
     left = sum(max(0, allocatable.get(name, 0) - held.requested[name]) for name in open_)

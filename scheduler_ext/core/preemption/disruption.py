@@ -13,7 +13,7 @@ _Key = tuple[str, tuple[str, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class PodSelector:
     """A label selector: every label and every expression must be met; without any, every pod meets it. A
     malformed expression makes the whole selector one that no pod meets, as kube-scheduler has it."""
 
@@ -38,7 +38,7 @@ class Budget:
 
     namespace: str
     name: str
-    selector: Selector | None
+    selector: PodSelector | None
     allowed: int
     disrupted: frozenset[str] = frozenset()
 

@@ -23,7 +23,7 @@ from scheduler_ext.core.request.wishes import (
 MAX_SHARES = 64
 
 
-class Role(Enum):
+class ContainerRole(Enum):
     """When a container runs: `INIT` before the others, beside earlier sidecars."""
 
     APP = "app"
@@ -36,7 +36,7 @@ class ContainerAsk:
     """One container's GPU resources as written: quantity texts by resource name."""
 
     name: str
-    role: Role
+    role: ContainerRole
     requests: Mapping[str, str]
     limits: Mapping[str, str]
 
@@ -282,9 +282,9 @@ def _units(asked: _Asked, share: str) -> tuple[UnitAsk, ...]:
         peak = sidecars = apps = 0
         for container, amounts in asked:
             amount = amounts.get(resource, 0)
-            if container.role is Role.INIT:
+            if container.role is ContainerRole.INIT:
                 peak = max(peak, amount + sidecars)
-            elif container.role is Role.SIDECAR:
+            elif container.role is ContainerRole.SIDECAR:
                 sidecars += amount
             else:
                 apps += amount
@@ -299,7 +299,7 @@ def _shares(asked: _Asked, resource: str) -> ShareAsk | None:
     init: list[InitShare] = []
     for container, amounts in asked:
         if mib := amounts.get(resource, 0):
-            if container.role is Role.INIT:
+            if container.role is ContainerRole.INIT:
                 # Init containers come before app containers, so what runs already are sidecars.
                 init.append(InitShare(container.name, mib, tuple(range(len(running)))))
             else:

@@ -41,7 +41,7 @@ class NameIndex(dict[str, int]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _HashTable:
     """Hashes to rows, each hash at a place of its own. Hash and displace (Pagh, "Hash and Displace", WADS
     1999): the low bits of a hash choose its group, the bits from `shift` on its place, and `moves` has by
     how much each group is moved on, so that none meets another. `entries` is `[place, (hash, row)]`."""
@@ -58,7 +58,7 @@ class _Table:
         return np.where(entry[:, 0] == hashes, entry[:, 1], -1).astype(np.int32)
 
 
-def _table(hashes: Sequence[int]) -> _Table | None:
+def _table(hashes: Sequence[int]) -> _HashTable | None:
     """The table of these hashes; None if two are equal, or if no shift separates them."""
     groups = 1 << len(hashes).bit_length() - 1
     places = 1 << (_PLACES * len(hashes)).bit_length()
@@ -82,4 +82,4 @@ def _table(hashes: Sequence[int]) -> _Table | None:
             row_at[(place + move) % places] = row
         moves[number] = move
     entries = np.array([(hashes[row], row) if row >= 0 else (0, -1) for row in row_at], np.int64)
-    return _Table(np.int64(shift), np.array(moves, np.int64), entries)
+    return _HashTable(np.int64(shift), np.array(moves, np.int64), entries)

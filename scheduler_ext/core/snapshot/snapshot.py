@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler_ext.core.forecast.demand import Demand, demand
-from scheduler_ext.core.forecast.forecast import NO_FORECAST, WHOLE, DeviceKind, Forecast, NodeShape
+from scheduler_ext.core.forecast.forecast import NO_FORECAST, WHOLE, DeviceKind, EmptyNode, Forecast
 from scheduler_ext.core.forecast.mig_value import MigRooms
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.gpu.value_table import value_of
@@ -46,7 +46,7 @@ class Snapshot:
     states: tuple[NodeState, ...]
     models: tuple[GpuModel, ...]
     kinds: tuple[DeviceKind, ...]
-    shapes: tuple[NodeShape, ...]
+    shapes: tuple[EmptyNode, ...]
     devices: DeviceColumns
     units: Mapping[str, UnitColumns]
     node: NodeColumns

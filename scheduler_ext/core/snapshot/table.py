@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from scheduler_ext.core.forecast.forecast import NO_FORECAST, DeviceKind, Forecast, NodeShape
+from scheduler_ext.core.forecast.forecast import NO_FORECAST, DeviceKind, EmptyNode, Forecast
 from scheduler_ext.core.forecast.mig_value import MigRooms
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 from scheduler_ext.core.node.columns import (
@@ -50,7 +50,7 @@ class StateColumns:
     _node: NodeColumns
     _models: dict[GpuModel, int]
     _kinds: dict[DeviceKind, int]
-    _shapes: dict[NodeShape, int]
+    _shapes: dict[EmptyNode, int]
     _mig_rooms: MigRooms
 
     def _write_columns(self, column: int, state: NodeState) -> None:
@@ -61,7 +61,7 @@ class StateColumns:
         shape = NO_SHAPE
         if kinds:
             # Where a node has several kinds, the first stands for all.
-            one = NodeShape(kinds[0], state.gpus, state.cpu_milli)
+            one = EmptyNode(kinds[0], state.gpus, state.cpu_milli)
             shape = self._shapes.setdefault(one, len(self._shapes))
         self._devices.write(column, state, self._models, numbers)
         self._node.write(column, state, shape)
@@ -224,7 +224,7 @@ class Table(StateColumns):
         self._node = NodeColumns.empty(0, width)
         self._models: dict[GpuModel, int] = {}
         self._kinds: dict[DeviceKind, int] = {}
-        self._shapes: dict[NodeShape, int] = {}
+        self._shapes: dict[EmptyNode, int] = {}
         self._mig_rooms = MigRooms()
         self._model_users: Counter[GpuModel] = Counter()
         for state, column in numbers.items():

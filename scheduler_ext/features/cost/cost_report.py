@@ -12,14 +12,14 @@ from scheduler_ext.views.fragmentation import fragmentation_by_node
 from scheduler_ext.views.node_usage import PerNode
 from scheduler_ext.views.node_value import node_value
 from scheduler_ext.views.value_account import (
-    Account,
+    ClusterValue,
+    GpuKind,
     Held,
-    Kind,
-    Ledger,
     NodeValue,
+    ValueAccount,
     all_of,
+    cluster_value,
     held_of,
-    ledger,
     new_pods,
 )
 from scheduler_ext.wire.config import Configuration
@@ -29,25 +29,25 @@ _HELD = ("allocated", "idle", "unmeasured")
 _ALL = ("gpus", *_HELD, "free", "stranded", "unavailable", "total")
 
 
-class Ledgers:
-    """The Ledger of a snapshot; what did not change since the last one is not computed again. For one thread
-    at a time."""
+class ClusterValues:
+    """The ClusterValue of a snapshot; what did not change since the last one is not computed again. For one
+    thread at a time."""
 
     def __init__(self, config: Configuration) -> None:
         sizing, factor = config.sizing(), config.cost.per_unit
         self._idle_after_s = config.idle_after_s()
         self._values = PerNode(lambda node: node_value(node, sizing, factor))
         self._held: dict[str, tuple[NodeValue, Sequence[Readings], frozenset[str], Held]] = {}
-        self._last: tuple[Snapshot, NodeReadings, Mapping[str, frozenset[str]], Ledger] | None = None
+        self._last: tuple[Snapshot, NodeReadings, Mapping[str, frozenset[str]], ClusterValue] | None = None
 
-    def of(self, snapshot: Snapshot, readings: NodeReadings, facts: FactsOfPods, now: float) -> Ledger:
+    def of(self, snapshot: Snapshot, readings: NodeReadings, facts: FactsOfPods, now: float) -> ClusterValue:
         """At a wall time: a pod is idle after it has run for as long as its GPUs computed nothing."""
         new = {
             name: new_pods(node.info, facts, now, self._idle_after_s) for name, node in snapshot.nodes.items()
         }
         last = self._last
         if last is None or last[0] is not snapshot or last[1] is not readings or last[2] != new:
-            last = self._last = snapshot, readings, new, ledger(self._nodes(snapshot, readings, new))
+            last = self._last = snapshot, readings, new, cluster_value(self._nodes(snapshot, readings, new))
         return last[3]
 
     def _nodes(
@@ -70,7 +70,7 @@ def cost_report(
     snapshot: Snapshot, readings: NodeReadings, facts: FactsOfPods, config: Configuration, now: float
 ) -> dict[str, Any]:
     """The Cost of a cluster at a wall time as plain JSON values: value per hour, the most expensive first."""
-    found = Ledgers(config).of(snapshot, readings, facts, now)
+    found = ClusterValues(config).of(snapshot, readings, facts, now)
     namespaces = {name: all_of(kinds.values()) for name, kinds in found.namespaces.items()}
     return {
         "apiVersion": API_VERSION,
@@ -95,13 +95,13 @@ def cost_report(
     }
 
 
-def _by_model(kinds: Mapping[Kind, Account]) -> list[tuple[str, Account]]:
+def _by_model(kinds: Mapping[GpuKind, ValueAccount]) -> list[tuple[str, ValueAccount]]:
     """The products of one model together, the largest value first."""
-    models: dict[str, Account] = {}
+    models: dict[str, ValueAccount] = {}
     for kind, account in kinds.items():
-        models[kind.model] = all_of((models.get(kind.model, Account()), account))
+        models[kind.model] = all_of((models.get(kind.model, ValueAccount()), account))
     return sorted(models.items(), key=lambda each: (-each[1].total, each[0]))
 
 
-def _amounts(account: Account, names: tuple[str, ...]) -> dict[str, float]:
+def _amounts(account: ValueAccount, names: tuple[str, ...]) -> dict[str, float]:
     return {name: round(getattr(account, name), DIGITS) for name in names}

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler_ext.features.cost.cost_report import Ledgers
+from scheduler_ext.features.cost.cost_report import ClusterValues
 from scheduler_ext.server.metrics.namespaces import OTHERS, named
 from scheduler_ext.sources.source_status import Watched
-from scheduler_ext.views.value_account import Account, Kind, all_of
+from scheduler_ext.views.value_account import GpuKind, ValueAccount, all_of
 from scheduler_ext.wire.config import Configuration
 
 _STATES = ("allocated", "free", "stranded", "unavailable")
@@ -23,25 +23,25 @@ class ValueMetrics(Collector):
     ) -> None:
         self._source = source
         self._wall_time = wall_time
-        self._ledgers = Ledgers(config)
+        self._cluster_values = ClusterValues(config)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         snapshot = self._source.snapshot
-        models: Mapping[Kind, Account] = {}
-        namespaces: dict[str, Account] = {}
+        models: Mapping[GpuKind, ValueAccount] = {}
+        namespaces: dict[str, ValueAccount] = {}
         if snapshot is not None:
             status = self._source.status()
-            found = self._ledgers.of(snapshot, status.readings, status.facts, self._wall_time())
+            found = self._cluster_values.of(snapshot, status.readings, status.facts, self._wall_time())
             models = found.models
             namespaces = {name: all_of(kinds.values()) for name, kinds in found.namespaces.items()}
         yield from _by_model(models)
         yield from _by_namespace(namespaces)
 
 
-def _by_model(kinds: Mapping[Kind, Account]) -> Iterator[GaugeMetricFamily]:
-    products: dict[str, Account] = {}
+def _by_model(kinds: Mapping[GpuKind, ValueAccount]) -> Iterator[GaugeMetricFamily]:
+    products: dict[str, ValueAccount] = {}
     for kind, account in kinds.items():
-        products[kind.product] = all_of((products.get(kind.product, Account()), account))
+        products[kind.product] = all_of((products.get(kind.product, ValueAccount()), account))
     family = GaugeMetricFamily(
         "gpu_extender_gpus_value",
         "Value of GPUs per hour by state: allocated, free, stranded (free, but no future pod can use it) or "
@@ -65,7 +65,7 @@ def _by_model(kinds: Mapping[Kind, Account]) -> Iterator[GaugeMetricFamily]:
         yield family
 
 
-def _by_namespace(namespaces: Mapping[str, Account]) -> Iterator[GaugeMetricFamily]:
+def _by_namespace(namespaces: Mapping[str, ValueAccount]) -> Iterator[GaugeMetricFamily]:
     kept = named(sorted(namespaces, key=lambda name: (-namespaces[name].allocated, name)))
     for name, what in (
         (

@@ -10,7 +10,7 @@ import msgspec
 
 from scheduler_ext.core.intree import effective_requests
 from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
-from scheduler_ext.core.request.request import Role
+from scheduler_ext.core.request.request import ContainerRole
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.wishes import resource_hint
 from scheduler_ext.wire import kube
@@ -35,13 +35,13 @@ class HasContainers(Protocol):
         """The others."""
 
 
-def all_containers(spec: HasContainers) -> Iterator[tuple[kube.Container, Role]]:
+def all_containers(spec: HasContainers) -> Iterator[tuple[kube.Container, ContainerRole]]:
     """Init containers first, because they start first; a null entry is an empty container, as in Go."""
     for container in spec.init_containers or ():
         sidecar = container is not None and container.restart_policy == "Always"
-        yield container or kube.Container(), Role.SIDECAR if sidecar else Role.INIT
+        yield container or kube.Container(), ContainerRole.SIDECAR if sidecar else ContainerRole.INIT
     for container in spec.containers or ():
-        yield container or kube.Container(), Role.APP
+        yield container or kube.Container(), ContainerRole.APP
 
 
 class _Asking(msgspec.Struct):
@@ -83,8 +83,12 @@ def _effective(
 ) -> dict[str, Fraction]:
     asked = [(stated(container.resources), role) for container, role in all_containers(spec)]
     return effective_requests(
-        [amounts for amounts, role in asked if role is Role.APP],
-        [(amounts, role is Role.SIDECAR) for amounts, role in asked if role is not Role.APP],
+        [amounts for amounts, role in asked if role is ContainerRole.APP],
+        [
+            (amounts, role is ContainerRole.SIDECAR)
+            for amounts, role in asked
+            if role is not ContainerRole.APP
+        ],
         overhead,
         pod_level=stated(spec.resources) if spec.resources is not None else None,
     )

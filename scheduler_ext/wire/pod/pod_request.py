@@ -5,10 +5,10 @@ from dataclasses import replace
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import (
     ContainerAsk,
+    ContainerRole,
     GpuRequest,
     InvalidRequest,
     PodAsk,
-    Role,
     parse_request,
 )
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -49,7 +49,7 @@ def pod_request(
     return replace(request, units=(*request.units, *asked.units))
 
 
-def _container_ask(container: kube.Container, role: Role, resources: ResourceNames) -> ContainerAsk:
+def _container_ask(container: kube.Container, role: ContainerRole, resources: ResourceNames) -> ContainerAsk:
     asked = container.resources or _NOTHING
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler_ext.core.cycle.because import because
 from scheduler_ext.core.cycle.cycle import filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.request.request import GpuRequest
 from tests.core.asked import labelled, whole
 from tests.core.cycle.test_obvious_answers import (
@@ -54,17 +54,17 @@ ROWS = [
 @pytest.mark.parametrize(("request_", "nodes", "best", "word"), ROWS)
 def test_because(request_: GpuRequest, nodes: Nodes, best: str, word: str) -> None:
     snapshot = snapshot_by_name(nodes)
-    decision = filter_nodes(request_, snapshot, Policy())
+    decision = filter_nodes(request_, snapshot, SchedulingPolicy())
     assert because(decision, best, [name for name in nodes if name != best]) == word
 
 
 def test_nodes_with_equal_points_are_equal() -> None:
     snapshot = snapshot_by_name(HALF_FULL)
-    policies = (Policy(weights={"tightness": weight}) for weight in (0.02, 0.03))
+    policies = (SchedulingPolicy(weights={"tightness": weight}) for weight in (0.02, 0.03))
     words = [because(filter_nodes(whole(), snapshot, policy), "a", ["b"]) for policy in policies]
     assert words == ["all equal", "packs"]
 
 
 def test_a_pod_without_gpus_has_no_word() -> None:
     snapshot = snapshot_by_name(ALIKE)
-    assert because(filter_nodes(GpuRequest(), snapshot, Policy()), "a", ["b"]) is None
+    assert because(filter_nodes(GpuRequest(), snapshot, SchedulingPolicy()), "a", ["b"]) is None

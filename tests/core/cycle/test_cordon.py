@@ -9,7 +9,7 @@ import pytest
 from hypothesis import event, given
 
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
@@ -29,7 +29,7 @@ def closed(index: int, **fields: object) -> Device:
 
 def fits(info: NodeInfo, request: GpuRequest) -> bool:
     snapshot = snapshot_of([info])
-    return bool(filter_nodes(request, snapshot, Policy()).verdict[snapshot.state_of[0]] == FITS)
+    return bool(filter_nodes(request, snapshot, SchedulingPolicy()).verdict[snapshot.state_of[0]] == FITS)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_cordoned_gpu_takes_no_new_pod(cluster: Sequence[NodeInfo], asked: lis
             # No share is placed where no room is.
             assert uuid not in cordoned or slot.share_free_mib == -1
     for request in asked:
-        verdict = filter_nodes(request, snapshot, Policy()).verdict
+        verdict = filter_nodes(request, snapshot, SchedulingPolicy()).verdict
         for one in reported:
             dangerous = {ask.resource for ask in request.units} & free_where_cordoned(one)
             event(f"in danger: {bool(dangerous)}")
@@ -109,7 +109,9 @@ def test_a_cordon_only_ever_takes_away(cluster: Sequence[NodeInfo], asked: list[
 
     before, after = snapshot_of([opened(info) for info in cluster]), snapshot_of(cluster)
     for request in asked:
-        fits_opened, fits_closed = (filter_nodes(request, each, Policy()).fits for each in (before, after))
+        fits_opened, fits_closed = (
+            filter_nodes(request, each, SchedulingPolicy()).fits for each in (before, after)
+        )
         for info in cluster:
             if fits_closed[after.state_at(info.name)]:
                 assert fits_opened[before.state_at(info.name)]

@@ -19,7 +19,7 @@ from scheduler_ext.core.cycle.cycle import (
     points,
     select_candidates,
 )
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.gpu.gpu import Device, Holder, Report
@@ -69,7 +69,7 @@ def tied_clusters(draw: st.DrawFn) -> tuple[NodeInfo, ...]:
 def test_filter_gives_back_the_best_k_and_names_decide_only_among_equals(
     cluster: Sequence[NodeInfo], limit: int, random: Random
 ) -> None:
-    decision = filter_nodes(ONE_GPU, snapshot_of(cluster), Policy())
+    decision = filter_nodes(ONE_GPU, snapshot_of(cluster), SchedulingPolicy())
     names = [info.name for info in cluster] + ["nobody"]
     fitting = {name for name, code in verdicts(decision).items() if code == FITS}
     by_merit = sorted(fitting, key=lambda name: (-totals(decision)[name], name))
@@ -83,7 +83,7 @@ def test_a_pod_with_soft_preferences_gets_all_nodes() -> None:
     names = ["a", "b", "c"]
     snapshot = snapshot_of([replace(node(device(0)), name=name) for name in names])
     for soft, count in ((False, 1), (True, 3)):
-        decision = filter_nodes(replace(ONE_GPU, soft_preferences=soft), snapshot, Policy())
+        decision = filter_nodes(replace(ONE_GPU, soft_preferences=soft), snapshot, SchedulingPolicy())
         assert len(returned(decision, names, 1)) == count
 
 
@@ -91,7 +91,7 @@ def test_a_pod_with_soft_preferences_gets_all_nodes() -> None:
 def test_returned_rejected_and_withheld_are_all_names_and_share_none(
     cluster: Sequence[NodeInfo], request: GpuRequest, limit: int
 ) -> None:
-    decision = filter_nodes(request, snapshot_of(cluster), Policy())
+    decision = filter_nodes(request, snapshot_of(cluster), SchedulingPolicy())
     names = [info.name for info in cluster]
     codes = verdicts(decision)
     given_back = returned(decision, names, limit)
@@ -159,12 +159,12 @@ def test_points_use_the_whole_scale() -> None:
 def test_neither_node_order_nor_neighbours_change_a_verdict(
     cluster: Sequence[NodeInfo], request: GpuRequest
 ) -> None:
-    together = filter_nodes(request, snapshot_of(cluster), Policy())
-    reversed_ = filter_nodes(request, snapshot_of(cluster[::-1]), Policy())
+    together = filter_nodes(request, snapshot_of(cluster), SchedulingPolicy())
+    reversed_ = filter_nodes(request, snapshot_of(cluster[::-1]), SchedulingPolicy())
     assert verdicts(together) == verdicts(reversed_)
     assert totals(together) == pytest.approx(totals(reversed_), abs=1e-8)
     for info in cluster:
-        alone = filter_nodes(request, snapshot_of([info]), Policy())
+        alone = filter_nodes(request, snapshot_of([info]), SchedulingPolicy())
         assert verdicts(alone)[info.name] == verdicts(together)[info.name]
 
 
@@ -172,7 +172,7 @@ def test_neither_node_order_nor_neighbours_change_a_verdict(
 def test_totals_are_0_to_1_and_every_estimated_node_is_below_the_reported_ones(
     cluster: Sequence[NodeInfo], request: GpuRequest
 ) -> None:
-    decision = filter_nodes(request, snapshot_of(cluster), Policy())
+    decision = filter_nodes(request, snapshot_of(cluster), SchedulingPolicy())
     found: dict[bool, list[float]] = {True: [], False: []}
     for name, total in totals(decision).items():
         assert np.isfinite(total) == (verdicts(decision)[name] == FITS)
@@ -188,9 +188,9 @@ def test_only_the_proportions_of_weights_count(
     cluster: Sequence[NodeInfo], request: GpuRequest, factor: float
 ) -> None:
     snapshot = snapshot_of(cluster)
-    usual = filter_nodes(request, snapshot, Policy())
+    usual = filter_nodes(request, snapshot, SchedulingPolicy())
     scaled = filter_nodes(
-        request, snapshot, Policy({name: w * factor for name, w in DEFAULT_WEIGHTS.items()})
+        request, snapshot, SchedulingPolicy({name: w * factor for name, w in DEFAULT_WEIGHTS.items()})
     )
     assert sum(part for _, part, _ in usual.scored.terms) == pytest.approx(1.0)
     assert totals(usual) == pytest.approx(totals(scaled), abs=1e-8)
@@ -200,9 +200,10 @@ def test_a_weight_of_zero_drops_the_term() -> None:
     snapshot = snapshot_of([node(device(0))])
     weights = dict.fromkeys(DEFAULT_WEIGHTS, 0.0) | {"health": 2.0}
     assert [
-        (score.name, part) for score, part, _ in filter_nodes(ONE_GPU, snapshot, Policy(weights)).scored.terms
+        (score.name, part)
+        for score, part, _ in filter_nodes(ONE_GPU, snapshot, SchedulingPolicy(weights)).scored.terms
     ] == [("health", 1.0)]
-    assert filter_nodes(ONE_GPU, snapshot, Policy({})).scored.terms == []
+    assert filter_nodes(ONE_GPU, snapshot, SchedulingPolicy({})).scored.terms == []
 
 
 @st.composite
@@ -245,16 +246,16 @@ def test_adding_free_memory_never_makes_a_node_infeasible(
     data: st.DataObject, info: NodeInfo, asked: Sequence[GpuRequest]
 ) -> None:
     before = snapshot_of([info])
-    fitting = [r for r in asked if verdicts(filter_nodes(r, before, Policy()))[info.name] == FITS]
+    fitting = [r for r in asked if verdicts(filter_nodes(r, before, SchedulingPolicy()))[info.name] == FITS]
     if fitting:
         after = snapshot_of([data.draw(emptier(info))])
         for request in fitting:
-            assert verdicts(filter_nodes(request, after, Policy()))[info.name] == FITS
+            assert verdicts(filter_nodes(request, after, SchedulingPolicy()))[info.name] == FITS
 
 
 @given(clusters())
 def test_an_invalid_request_is_refused_everywhere_with_its_reason(cluster: Sequence[NodeInfo]) -> None:
-    decision = filter_nodes(InvalidRequest("count: is negative"), snapshot_of(cluster), Policy())
+    decision = filter_nodes(InvalidRequest("count: is negative"), snapshot_of(cluster), SchedulingPolicy())
     assert {REASONS[code - 1] for code in verdicts(decision).values()} == {INVALID_REQUEST}
     assert set(totals(decision).values()) == {-np.inf}
     assert not returned(decision, [info.name for info in cluster], 0)
@@ -263,7 +264,7 @@ def test_an_invalid_request_is_refused_everywhere_with_its_reason(cluster: Seque
 @given(clusters())
 def test_a_pod_that_asks_no_gpu_fits_everywhere_equally_well(cluster: Sequence[NodeInfo]) -> None:
     asks_nothing = GpuRequest(models=("A100", "T4"), min_memory_mib=1, sharing="exclusive", priority=9)
-    decision = filter_nodes(asks_nothing, snapshot_of(cluster), Policy())
+    decision = filter_nodes(asks_nothing, snapshot_of(cluster), SchedulingPolicy())
     assert set(verdicts(decision).values()) == {FITS}
     assert set(totals(decision).values()) == {0.0}
 
@@ -281,7 +282,7 @@ def test_a_pod_that_asks_no_gpu_fits_everywhere_equally_well(cluster: Sequence[N
     "infos", [pytest.param([], id="no node"), pytest.param([NodeInfo("a", report=Report(()))], id="no GPU")]
 )
 def test_a_cluster_without_gpus_is_decided_too(request_: GpuRequest, infos: list[NodeInfo]) -> None:
-    decision = filter_nodes(request_, snapshot_of(infos), Policy())
+    decision = filter_nodes(request_, snapshot_of(infos), SchedulingPolicy())
     assert set(decision.totals.tolist()) == {-np.inf}
 
 
@@ -296,5 +297,5 @@ def test_a_pod_that_fits_with_annotations_fits_without(
     snapshot = snapshot_of(cluster)
     for request in asked:
         plain = replace(GpuRequest(), **{key: getattr(request, key) for key in OF_THE_POD})
-        fits = filter_nodes(request, snapshot, Policy()).verdict == FITS
-        assert not (fits & (filter_nodes(plain, snapshot, Policy()).verdict != FITS)).any()
+        fits = filter_nodes(request, snapshot, SchedulingPolicy()).verdict == FITS
+        assert not (fits & (filter_nodes(plain, snapshot, SchedulingPolicy()).verdict != FITS)).any()

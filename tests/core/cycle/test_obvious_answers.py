@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.cycle.cycle import filter_nodes, points
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import NodeInfo
@@ -82,17 +82,17 @@ def snapshot_by_name(nodes: Nodes, workload: Workload = UNKNOWN) -> Snapshot:
 
 
 def scored(
-    request: GpuRequest, nodes: Nodes, policy: Policy | None = None, workload: Workload = UNKNOWN
+    request: GpuRequest, nodes: Nodes, policy: SchedulingPolicy | None = None, workload: Workload = UNKNOWN
 ) -> dict[str, int]:
     """The points of each node."""
     snapshot = snapshot_by_name(nodes, workload)
-    decision = filter_nodes(request, snapshot, policy or Policy())
+    decision = filter_nodes(request, snapshot, policy or SchedulingPolicy())
     found = decision.totals[snapshot.state_of[snapshot.rows(list(nodes))]]
     return dict(zip(nodes, points(found, decision.scored.resolution).tolist(), strict=True))
 
 
 def best(
-    request: GpuRequest, nodes: Nodes, policy: Policy | None = None, workload: Workload = UNKNOWN
+    request: GpuRequest, nodes: Nodes, policy: SchedulingPolicy | None = None, workload: Workload = UNKNOWN
 ) -> set[str]:
     """The nodes that get the most points; none if the pod fits nowhere."""
     return {name for name, got in scored(request, nodes, policy, workload).items() if got == 10}
@@ -234,7 +234,7 @@ ROWS = [
 def share_device(info: NodeInfo, request: GpuRequest) -> Device:
     """The GPU of a share on its node."""
     snapshot = snapshot_of([info])
-    fit = filter_nodes(request, snapshot, Policy()).scoring.fit
+    fit = filter_nodes(request, snapshot, SchedulingPolicy()).scoring.fit
     assert fit is not None
     uuid = snapshot.nodes[info.name].uuids[int(fit.slots[0][snapshot.state_of[0]])]
     (found,) = (each for each in info.devices if each.uuid == uuid)
@@ -262,8 +262,8 @@ def test_on_its_node_a_share_goes_to_the_model_named_first(models: tuple[str, ..
 
 
 def test_a_policy_strategy_holds_for_pods_that_name_none() -> None:
-    assert best(whole(), FILLED, Policy(strategy="spread")) == {"empty"}
-    assert best(whole(strategy="binpack"), FILLED, Policy(strategy="spread")) == {"full"}
+    assert best(whole(), FILLED, SchedulingPolicy(strategy="spread")) == {"empty"}
+    assert best(whole(strategy="binpack"), FILLED, SchedulingPolicy(strategy="spread")) == {"full"}
 
 
 @pytest.mark.parametrize(("request_", "nodes", "expected"), ROWS)
@@ -360,7 +360,7 @@ def test_in_a_full_cluster_of_any_size_a_used_cheap_node_comes_first(
 def test_configured_values_replace_those_of_the_table() -> None:
     nodes: Nodes = {"t4": has("T4", 4), "l4": has("L4", 4)}
     assert best(whole(), nodes) == {"t4"}
-    assert best(whole(), nodes, Policy(values={"L4": 0.05})) == {"l4"}
+    assert best(whole(), nodes, SchedulingPolicy(values={"L4": 0.05})) == {"l4"}
 
 
 @pytest.mark.parametrize("mib", [1024, 8192])

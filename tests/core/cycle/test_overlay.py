@@ -14,7 +14,7 @@ from hypothesis.strategies import DataObject, DrawFn
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes, select_candidates
 from scheduler_ext.core.cycle.overlay import Overlay, filter_overlay, with_nodes
 from scheduler_ext.core.cycle.placement import Sizing, place_nominated, share_devices
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.gpu.gpu import Holder, Memory
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.nominated import seen_differently
@@ -29,7 +29,7 @@ from tests.core.reported import ONE_G, SHARE, bound, device, node, sliced, wants
 from tests.core.scores.test_claimed_parts_oracle import HELD_GI, infos_of, nodes_of_gpus
 from tests.strategies import RESOURCES, bound_pods, clusters, several_requests, snapshot_of, workloads
 
-SIZING = Sizing(Policy(max_candidates=3), RESOURCES, 10)
+SIZING = Sizing(SchedulingPolicy(max_candidates=3), RESOURCES, 10)
 # Two GPUs of two sizes; the one with less room for shares comes first and represents the node.
 UNEVEN = node(device(0), device(1, memory=Memory(81920, 1000)), cpu_milli=64_000)
 # One MIG instance, held by a pod.

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.filters.counts import GpuCount, MigPlacement
 from scheduler_ext.core.filters.fresh import FreshInventory
@@ -38,7 +38,7 @@ def a100s(count: int, sick: int = 0) -> tuple[Device, ...]:
 
 def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason | None:
     snapshot = snapshot_of([info, *others])
-    code = int(filter_nodes(request, snapshot, Policy()).verdict[snapshot.state_of[0]])
+    code = int(filter_nodes(request, snapshot, SchedulingPolicy()).verdict[snapshot.state_of[0]])
     return None if code == FITS else REASONS[code - 1]
 
 

@@ -9,7 +9,7 @@ from itertools import combinations, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.dra.hosts import Candidate, Candidates, DeviceCount, hosts_of
+from scheduler_ext.core.dra.hosts import CandidateDevice, CandidateDevices, DeviceCount, hosts_of
 from scheduler_ext.core.dra.published import (
     Claim,
     Constraint,
@@ -41,10 +41,10 @@ def served(constraint: Constraint, kinds: Sequence[Kind], *, same: bool) -> int:
         [device(f"{i}-{j}", root) for j, root in enumerate(roots)] for i, (roots, _) in enumerate(kinds)
     ]
 
-    def find(request: Requested) -> Candidates:
+    def find(request: Requested) -> CandidateDevices:
         index = 0 if same else int(request.ask.device_class[-1])
-        here = [Candidate(each, DeviceCount(1, 1)) for each in devices[index]]
-        return Candidates(here, {NODE: here}, is_exact=True)
+        here = [CandidateDevice(each, DeviceCount(1, 1)) for each in devices[index]]
+        return CandidateDevices(here, {NODE: here}, is_exact=True)
 
     claim = Claim("u", "ns", "c", tuple(requests), constraints=(constraint,))
     most = [2**31]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.dra.device import DraDevice, NodeDevices
 from scheduler_ext.core.dra.published import DeviceId
 from scheduler_ext.core.filters import REASONS, reason_text
@@ -70,7 +70,7 @@ def test_other_profiles_than_the_asked_one(offered: Sequence[str], named: Sequen
     snapshot = build_snapshot({profile: resolve(cut_into(profile), NAMES, 10) for profile in offered}, 0)
 
     def where(request: GpuRequest) -> Bools:
-        decision = filter_nodes(request, snapshot, Policy())
+        decision = filter_nodes(request, snapshot, SchedulingPolicy())
         fit: Bools = decision.fits[snapshot.state_of[:-1]]
         return fit
 
@@ -83,7 +83,7 @@ def test_a_smaller_count_may_be_one_of_thousands() -> None:
     snapshot = build_snapshot({"n": resolve(node(device(0), report=slices), NAMES, 10)}, 0)
 
     def where(request: GpuRequest) -> Bools:
-        fit: Bools = filter_nodes(request, snapshot, Policy()).fits[snapshot.state_of[:-1]]
+        fit: Bools = filter_nodes(request, snapshot, SchedulingPolicy()).fits[snapshot.state_of[:-1]]
         return fit
 
     ((text, _),) = GpuCount().smaller(whole(20_000, sharing="any"), Trial(snapshot, where))

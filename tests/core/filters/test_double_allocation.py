@@ -12,7 +12,7 @@ from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.cache.ledger import NodePods
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.dra.consumable import RequestPolicy
 from scheduler_ext.core.dra.device import amounts
 from scheduler_ext.core.dra.published import (
@@ -112,7 +112,7 @@ def verdict(on: Node, resource: str = WHOLE, count: int = 1, *, judged: bool = F
 
 
 def answer(on: Node, request: GpuRequest) -> str | None:
-    decision = filter_nodes(request, build_snapshot({"node": on}, 1), Policy())
+    decision = filter_nodes(request, build_snapshot({"node": on}, 1), SchedulingPolicy())
     code = int(decision.verdict[decision.snapshot.state_at("node")])
     return None if code == FITS else REASONS[code - 1].text
 
@@ -500,6 +500,6 @@ def test_claims_that_share_a_device_share_its_counters() -> None:
 def test_a_number_that_depends_on_the_node(every: bool, expected: str | None) -> None:
     ask = UnitAsk(IMPLICIT, 0, by_claim=True, every=every)
     snapshot = build_snapshot({"node": node(two(gpu(0), gpu(1)), report=SICK_1)}, 1)
-    decision = filter_nodes(GpuRequest(units=(ask,), claims_judged=True), snapshot, Policy())
+    decision = filter_nodes(GpuRequest(units=(ask,), claims_judged=True), snapshot, SchedulingPolicy())
     code = int(decision.verdict[snapshot.state_at("node")])
     assert (None if code == FITS else REASONS[code - 1].text) == expected

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import event, given
 
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes, nearest_miss
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.filters import FILTERS, REASONS
 from scheduler_ext.core.node.node import NodeInfo, NodeState
 from scheduler_ext.core.request.request import GpuRequest
@@ -35,7 +35,7 @@ def test_a_verdict_is_the_first_filter_that_refuses(
     snapshot = snapshot_of(cluster)
     reason_of = {criterion.name: criterion.reason for criterion in FILTERS}
     for request in asked:
-        decision = filter_nodes(request, snapshot, Policy())
+        decision = filter_nodes(request, snapshot, SchedulingPolicy())
         event(f"fits somewhere: {bool(decision.fits.any())}")
         for code, state in zip(decision.verdict.tolist(), snapshot.states, strict=True):
             refusing = first_refusing(state, request)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.forecast.forecast import MAX_CPU_AMOUNTS, DeviceKind, Forecast, NodeShape
+from scheduler_ext.core.forecast.forecast import MAX_CPU_AMOUNTS, DeviceKind, EmptyNode, Forecast
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import UNLIMITED
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
@@ -127,13 +127,13 @@ def eight(cores: int) -> TaskClass:
 )
 def test_demand_for_nodes_by_size(counts: dict[TaskClass, float], small: float, large: float) -> None:
     """Nine nodes of eight T4 and 96 cores, one of eight A100 and 128."""
-    shapes = NodeShape(BOTH, 8, 96_000), NodeShape(DeviceKind(A100, 1000, True), 8, 128_000)
+    shapes = EmptyNode(BOTH, 8, 96_000), EmptyNode(DeviceKind(A100, 1000, True), 8, 128_000)
     tables = Forecast(Workload.of(counts), ())
     assert tables.hosted(shapes, np.array([9.0, 1.0])) == pytest.approx((small, large))
 
 
 def test_demand_for_nodes_follows_their_number() -> None:
-    shapes = NodeShape(BOTH, 8, 96_000), NodeShape(BOTH, 8, 128_000)
+    shapes = EmptyNode(BOTH, 8, 96_000), EmptyNode(BOTH, 8, 128_000)
     tables = Forecast(Workload.of({eight(120): 1, one(): 792}), ())
     assert tables.hosted(shapes, np.array([9.0, 1.0]))[1] == pytest.approx(0.09)
     assert tables.hosted(shapes, np.array([5.0, 5.0]))[1] == pytest.approx(0.01)
@@ -156,12 +156,12 @@ def test_demand_for_nodes_follows_their_number() -> None:
 )
 def test_how_short_of_cpu_a_cluster_is(counts: dict[TaskClass, float], shortage: float) -> None:
     """Three nodes of eight GPUs and 96 cores."""
-    shapes = (NodeShape(BOTH, 8, 96_000),)
+    shapes = (EmptyNode(BOTH, 8, 96_000),)
     assert forecast(counts).cpu_shortage(shapes, np.array([3.0])) == pytest.approx(shortage)
 
 
 def test_cpu_without_a_known_limit_is_not_short() -> None:
-    shapes = NodeShape(BOTH, 8, 96_000), NodeShape(BOTH, 8, UNLIMITED)
+    shapes = EmptyNode(BOTH, 8, 96_000), EmptyNode(BOTH, 8, UNLIMITED)
     tables = forecast({TaskClass(48_000, gpus=1): 1})
     assert tables.cpu_shortage(shapes, np.array([3.0, 1.0])) == 0.0
     assert tables.cpu_shortage((), np.zeros(0)) == 0.0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.forecast.mig_value import MigRooms
 from scheduler_ext.core.gpu.gpu import Holder, Mig
@@ -23,7 +23,7 @@ from tests.mig_oracle import loss_of
 from tests.strategies import resolved, snapshot_of
 
 SOMEONE = Holder(uid="someone")
-MIG_ALONE = Policy(weights={"mig": 1.0})
+MIG_ALONE = SchedulingPolicy(weights={"mig": 1.0})
 A100 = known("A100-80GB")
 
 

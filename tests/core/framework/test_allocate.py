@@ -10,7 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.framework import allocate
 from scheduler_ext.core.framework.allocate import (
     Cost,
@@ -258,7 +258,7 @@ def test_a_node_fits_if_and_only_if_its_shares_have_gpus(
 ) -> None:
     snapshot = snapshot_of(cluster)
     for strategy in STRATEGIES:
-        decision = filter_nodes(request, snapshot, Policy(strategy=strategy))
+        decision = filter_nodes(request, snapshot, SchedulingPolicy(strategy=strategy))
         fit = decision.scoring.fit
         assert (fit is None) == (request.shares is None)
         if fit is not None and request.shares is not None:

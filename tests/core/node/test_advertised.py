@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.promisable import advertised_mib, is_of_shares
-from scheduler_ext.core.request.request import Role
+from scheduler_ext.core.request.request import ContainerRole
 from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node, wants
 from tests.strategies import node_infos
 
@@ -65,7 +65,7 @@ def test_a_node_is_of_shares_before_it_has_a_report() -> None:
 def test_a_cordoned_gpu_leaves_to_kube_scheduler_what_the_others_have_left() -> None:
     init = bound(
         "i",
-        wants(50_000, SHARE, "warm", Role.INIT),
+        wants(50_000, SHARE, "warm", ContainerRole.INIT),
         wants(8000, SHARE),
         devices={"warm": ("GPU-1",), "main": ("GPU-1",)},
     )

@@ -7,7 +7,7 @@ import pytest
 from scheduler_ext.core.gpu.gpu import Device, Holder
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.request import ContainerAsk, Role
+from scheduler_ext.core.request.request import ContainerAsk, ContainerRole
 from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node, sliced, wants
 
 BY_UID = Holder(uid="uid-a")
@@ -138,8 +138,8 @@ def test_every_share_needs_its_annotation() -> None:
     assert seen_on([[BY_UID], [BY_UID]], two).unplaced == [two]
 
 
-LOAD = wants(900, SHARE, "load", Role.INIT)
-LOG = wants(100, SHARE, "log", Role.SIDECAR)
+LOAD = wants(900, SHARE, "load", ContainerRole.INIT)
+LOG = wants(100, SHARE, "log", ContainerRole.SIDECAR)
 MAIN = wants(400, SHARE)
 
 

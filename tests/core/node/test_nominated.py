@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.core.cycle.placement import Sizing, place_nominated
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.nominated import seen_by
 from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, wants
@@ -65,5 +65,5 @@ def test_a_share_that_waits_has_the_gpu_of_pods_that_leave_for_it(
     waits = bound("w", wants(60_000, SHARE), priority=100)
     waits = replace(waits, request=replace(waits.request, priority=100))
     info = node(device(0), pods=(replace(here, terminating=terminating),), nominated=(waits,))
-    (found,) = place_nominated(info, Sizing(Policy(), NAMES, 10)).nominated
+    (found,) = place_nominated(info, Sizing(SchedulingPolicy(), NAMES, 10)).nominated
     assert found.devices == devices

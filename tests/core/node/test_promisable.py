@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.node_record import NodeRecord
-from scheduler_ext.core.cycle.placement import Placement, Sizing, place, place_nominated
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.placement import SharePlacement, Sizing, place, place_nominated
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
@@ -133,7 +133,7 @@ def of(info: NodeInfo) -> Cache:
 def test_filters_never_accept_too_much(
     info: NodeInfo, asked: list[tuple[GpuRequest, int, bool]], headroom_percent: int
 ) -> None:
-    sizing = Sizing(Policy(), RESOURCES, headroom_percent)
+    sizing = Sizing(SchedulingPolicy(), RESOURCES, headroom_percent)
     built = of(info)
     for i, (request, priority, waits) in enumerate(asked):
         pod = BoundPod(f"uid-{i}", "default", f"new-{i}", priority, request)
@@ -143,6 +143,6 @@ def test_filters_never_accept_too_much(
         known = info_of(built)
         seen = seen_by(place_nominated(known, sizing) if known.nominated else known, pod.uid, priority)
         found = place(seen, request, sizing)
-        if isinstance(found, Placement):
+        if isinstance(found, SharePlacement):
             built.assume(Intent(replace(pod, devices=found.devices), "1", "me"), "a")
             assert (pod.uid, "1") in built.assumed_on("a")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.models import canonical_model
@@ -44,7 +44,7 @@ def silent(*devices: Any, freshness: str = "Missing", **fields: Any) -> NodeInfo
 
 def reason(info: NodeInfo, request: GpuRequest) -> str | None:
     """Why the node refuses; None if it fits."""
-    decision = filter_nodes(request, snapshot_of([info]), Policy())
+    decision = filter_nodes(request, snapshot_of([info]), SchedulingPolicy())
     code = int(decision.verdict[decision.snapshot.state_at(info.name)])
     return None if code == FITS else REASONS[code - 1].text
 
@@ -109,7 +109,7 @@ def test_a_node_with_a_report_ranks_first() -> None:
     """Even a nearly full one, and even before a node that lost its agent a moment ago."""
     full = replace(node(device(0), device(1), pods=P), name="reported")
     infos = [full, replace(plain(), name="plain"), replace(silent(device(0)), name="silent")]
-    decision = filter_nodes(ONE, snapshot_of(infos), Policy())
+    decision = filter_nodes(ONE, snapshot_of(infos), SchedulingPolicy())
     totals = {info.name: decision.totals[decision.snapshot.state_at(info.name)] for info in infos}
     assert totals["reported"] > max(totals["plain"], totals["silent"])
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import combinations
 
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.preemption.disruption import Budget
@@ -111,7 +111,9 @@ class Question:
         pods = tuple(replace(pod, departed=True) if pod.uid in uids else pod for pod in self.seen.pods)
         node = resolve(replace(self.seen, pods=pods), NAMES, HEADROOM_PERCENT)
         snapshot = build_snapshot({"n": node}, 0)
-        return bool(filter_nodes(self.request, snapshot, Policy()).verdict[snapshot.state_of[0]] == FITS)
+        return bool(
+            filter_nodes(self.request, snapshot, SchedulingPolicy()).verdict[snapshot.state_of[0]] == FITS
+        )
 
     def suffices(self, victims: Sequence[BoundPod], leaving: Sequence[BoundPod] | None = None) -> bool:
         """Whether the pod fits and kube-scheduler's count gets no worse than with its own victims."""

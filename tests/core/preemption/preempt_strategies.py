@@ -15,7 +15,7 @@ from scheduler_ext.core.gpu.mig_profile import profile_from_resource
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree import Requirement
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.core.preemption.disruption import Budget, PodSelector
 from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk, UnitAsk
 from tests.core.preemption.preempt_oracle import Question
 from tests.core.reported import ONE_G, PROFILE_SIZES, SHARE, WHOLE, device, node, sliced
@@ -217,11 +217,11 @@ def budgets() -> st.SearchStrategy[tuple[Budget, ...]]:
     """No budget to two; their selectors match some of the pods, all, or none."""
     selectors = st.sampled_from(
         (
-            Selector({"app": "a"}),
-            Selector({"app": "b"}),
-            Selector({"tier": "x"}),
-            Selector({}, (Requirement("app", "In", ("a", "b")),)),
-            Selector({}),
+            PodSelector({"app": "a"}),
+            PodSelector({"app": "b"}),
+            PodSelector({"tier": "x"}),
+            PodSelector({}, (Requirement("app", "In", ("a", "b")),)),
+            PodSelector({}),
             None,
         )
     )

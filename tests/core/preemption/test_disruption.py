@@ -14,7 +14,7 @@ from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.preemption.disruption import (
     Budget,
     BudgetIndex,
-    Selector,
+    PodSelector,
     budgets_of,
     most_important_first,
     over_budget,
@@ -35,27 +35,30 @@ def violations(leaving: Sequence[BoundPod], granted: Sequence[Budget]) -> int:
     return sum(over_budget(budgets_of(ordered, granted), [each.allowed for each in granted]))
 
 
-def budget(selector: Selector | None = None, allowed: int = 0, **fields: object) -> Budget:
-    return replace(Budget("ns", "pdb", selector or Selector(WEB), allowed), **fields)  # type: ignore[arg-type]
+def budget(selector: PodSelector | None = None, allowed: int = 0, **fields: object) -> Budget:
+    return replace(Budget("ns", "pdb", selector or PodSelector(WEB), allowed), **fields)  # type: ignore[arg-type]
 
 
-def expression(operator: str, *values: str, key: str = "app") -> Selector:
-    return Selector({}, (Requirement(key, operator, values),))
+def expression(operator: str, *values: str, key: str = "app") -> PodSelector:
+    return PodSelector({}, (Requirement(key, operator, values),))
 
 
 @pytest.mark.parametrize(
     ("selector", "labels", "matches"),
     [
-        pytest.param(Selector({}), {}, True, id="nothing asked is met by all"),
+        pytest.param(PodSelector({}), {}, True, id="nothing asked is met by all"),
         pytest.param(expression("DoesNotExist"), WEB, False, id="it must not exist and does"),
         pytest.param(expression("Gt", "1"), {"app": "2"}, False, id="an operator of node affinity only"),
         pytest.param(expression("NotIn"), WEB, False, id="and then met by none"),
         pytest.param(
-            Selector(WEB, (Requirement("tier", "Exists", ()),)), WEB, False, id="labels met, expression not"
+            PodSelector(WEB, (Requirement("tier", "Exists", ()),)),
+            WEB,
+            False,
+            id="labels met, expression not",
         ),
     ],
 )
-def test_a_selector_means(selector: Selector, labels: dict[str, str], matches: bool) -> None:
+def test_a_selector_means(selector: PodSelector, labels: dict[str, str], matches: bool) -> None:
     assert selector.matches(labels) is matches
 
 
@@ -64,7 +67,7 @@ def test_a_selector_means(selector: Selector, labels: dict[str, str], matches: b
     [
         pytest.param(budget(namespace="other"), False, id="of another namespace"),
         pytest.param(replace(budget(), selector=None), False, id="without a selector: no pod's"),
-        pytest.param(budget(Selector({})), True, id="an empty selector: everybody's in the namespace"),
+        pytest.param(budget(PodSelector({})), True, id="an empty selector: everybody's in the namespace"),
     ],
 )
 def test_a_budget_covers_a_pod(one: Budget, covers: bool) -> None:
@@ -74,10 +77,12 @@ def test_a_budget_covers_a_pod(one: Budget, covers: bool) -> None:
 @pytest.mark.parametrize(
     ("leaving", "granted", "expected"),
     [
-        pytest.param([pod()], [budget(Selector({}))], 0, id="kube-scheduler passes over an empty selector"),
+        pytest.param(
+            [pod()], [budget(PodSelector({}))], 0, id="kube-scheduler passes over an empty selector"
+        ),
         pytest.param(
             [pod("a", priority=1), pod("b", priority=9, labels=WEB | {"tier": "x"})],
-            [budget(allowed=1), budget(Selector({"tier": "x"}), 0)],
+            [budget(allowed=1), budget(PodSelector({"tier": "x"}), 0)],
             2,
             id="the most important leaves first, and takes its forbidden devices from the next",
         ),
@@ -99,7 +104,7 @@ def test_violations_are_counted_as_in_kube_scheduler(
 SELECTORS = st.one_of(
     st.none(),
     st.builds(
-        Selector,
+        PodSelector,
         st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy"), max_size=2),
         st.lists(
             st.builds(
@@ -121,7 +126,7 @@ SELECTORS = st.one_of(
 @example([("ns", expression("NotIn", "x", key="a")), ("ns", None)], {})
 @example([("ns", expression("In", "x", "y", key="a")), ("ns", None)], {"a": "y"})
 def test_the_index_finds_the_budgets_that_cover_a_pod(
-    granted: list[tuple[str, Selector | None]], labels: dict[str, str]
+    granted: list[tuple[str, PodSelector | None]], labels: dict[str, str]
 ) -> None:
     every = [Budget(namespace, f"b{i}", selector, 0) for i, (namespace, selector) in enumerate(granted)]
     one = pod(labels=labels)
@@ -131,12 +136,14 @@ def test_the_index_finds_the_budgets_that_cover_a_pod(
 @pytest.mark.parametrize(
     "selector_of",
     [
-        pytest.param(lambda app: Selector({"app": app, "part-of": "shop"}), id="labels, one of them common"),
+        pytest.param(
+            lambda app: PodSelector({"app": app, "part-of": "shop"}), id="labels, one of them common"
+        ),
         pytest.param(lambda app: expression("In", app, f"{app}-canary"), id="an expression with In"),
     ],
 )
 def test_a_pod_is_compared_with_few_of_many_budgets(
-    selector_of: Callable[[str], Selector], monkeypatch: pytest.MonkeyPatch
+    selector_of: Callable[[str], PodSelector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared = []
     covers = Budget.covers

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.node.node import NO_NEIGHBOURS, UNLIMITED, NodeInfo
 from scheduler_ext.core.node.state import resolve
@@ -28,7 +28,7 @@ infos = st.one_of(
 
 
 def departures(info: NodeInfo, request: GpuRequest) -> DryRun:
-    return DryRun(info, info.pods, request, Sizing(Policy(), RESOURCES, 10))
+    return DryRun(info, info.pods, request, Sizing(SchedulingPolicy(), RESOURCES, 10))
 
 
 def without(info: NodeInfo, gone: tuple[int, ...]) -> NodeInfo:
@@ -64,7 +64,7 @@ def test_a_request_fits_as_filter_says(info: NodeInfo, request: GpuRequest, data
     fits = []
     for gone in sets:
         snapshot = build_snapshot({"n": resolve(without(info, gone), RESOURCES, 10)}, 0)
-        fits.append(bool(filter_nodes(request, snapshot, Policy()).fits[snapshot.state_of[0]]))
+        fits.append(bool(filter_nodes(request, snapshot, SchedulingPolicy()).fits[snapshot.state_of[0]]))
     together = departures(info, request)
     assert together.first_fit(sets) == next((s for s, fit in zip(sets, fits, strict=True) if fit), None)
     assert [together.fits(gone) for gone in sets] == fits

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.gpu.gpu import Holder, Memory
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.core.preemption.disruption import Budget, PodSelector
 from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Victims
 from scheduler_ext.core.request.request import GpuRequest
@@ -61,7 +61,9 @@ def preempt(
     """The victims for a pod of priority 100."""
     request = replace(request, priority=PRIORITY)
     other = {name: Fraction(amount) for name, amount in (asks or {}).items()}
-    preemption = Preemption(request, "uid-me", other, budgets, Sizing(Policy(), NAMES, 10), evaluations)
+    preemption = Preemption(
+        request, "uid-me", other, budgets, Sizing(SchedulingPolicy(), NAMES, 10), evaluations
+    )
     return preemption.victims(info, [f"uid-{name}" for name in named], counted)
 
 
@@ -70,7 +72,7 @@ def names(victims: Victims | None) -> str | None:
 
 
 def guard(label: str, allowed: int = 0) -> Budget:
-    return Budget("ns", "pdb", Selector({"app": label}), allowed)
+    return Budget("ns", "pdb", PodSelector({"app": label}), allowed)
 
 
 A, B = {"app": "a"}, {"app": "b"}

@@ -11,7 +11,7 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.framework import allocate
 from scheduler_ext.core.framework.allocate import place_exactly
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
@@ -102,7 +102,7 @@ def test_a_hostile_pod_gets_one_budget_for_placing_its_shares_on_all_nodes(
     monkeypatch.setattr(allocate, "place_exactly", watched)
     sizes = [11_000 + 137 * (i * i % 41) for i in range(40)]
     request = replace(share(*sizes), priority=100)
-    preemption = Preemption(request, "uid-me", {}, (), Sizing(Policy(), NAMES, HEADROOM_PERCENT))
+    preemption = Preemption(request, "uid-me", {}, (), Sizing(SchedulingPolicy(), NAMES, HEADROOM_PERCENT))
     for count in (9, 8, 7):
         info = small_shares(count, gpus=8)
         victims = preemption.victims(info)

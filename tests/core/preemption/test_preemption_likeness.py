@@ -15,7 +15,7 @@ from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.preemption import preemption as preemption_module
-from scheduler_ext.core.preemption.disruption import Budget, Selector, budgets_of, most_important_first
+from scheduler_ext.core.preemption.disruption import Budget, PodSelector, budgets_of, most_important_first
 from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.preemption.node_likeness import likeness
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
@@ -103,7 +103,7 @@ BASE = node(
     allocatable={WHOLE: 2},
 )
 PREEMPTOR = replace(share(10_000), priority=100)
-BUDGET = Budget("ns", "pdb", Selector({"app": "a"}), 0)
+BUDGET = Budget("ns", "pdb", PodSelector({"app": "a"}), 0)
 
 
 def with_first(**fields: Any) -> NodeInfo:

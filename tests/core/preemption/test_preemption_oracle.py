@@ -10,7 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.preemption.preemption import Preemption
@@ -48,7 +48,7 @@ def preemption(question: Question, evaluations: int = ENDLESS) -> Preemption:
         question.uid,
         question.other_requests,
         question.budgets,
-        Sizing(Policy(), NAMES, HEADROOM_PERCENT),
+        Sizing(SchedulingPolicy(), NAMES, HEADROOM_PERCENT),
         evaluations,
     )
 

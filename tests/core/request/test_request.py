@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cycle.policy import priority_level
 from scheduler_ext.core.request.request import (
     ContainerAsk,
+    ContainerRole,
     GpuRequest,
     InitShare,
     InvalidRequest,
     PodAsk,
-    Role,
     ShareAsk,
     UnitAsk,
     parse_holding,
@@ -32,15 +32,15 @@ Limits = Mapping[str, str]
 
 
 def app(limits: Limits, name: str = "app") -> ContainerAsk:
-    return ContainerAsk(name, Role.APP, {}, limits)
+    return ContainerAsk(name, ContainerRole.APP, {}, limits)
 
 
 def init(limits: Limits, name: str = "init") -> ContainerAsk:
-    return ContainerAsk(name, Role.INIT, {}, limits)
+    return ContainerAsk(name, ContainerRole.INIT, {}, limits)
 
 
 def sidecar(limits: Limits, name: str = "sidecar") -> ContainerAsk:
-    return ContainerAsk(name, Role.SIDECAR, {}, limits)
+    return ContainerAsk(name, ContainerRole.SIDECAR, {}, limits)
 
 
 def parsed(*containers: ContainerAsk, **pod: Any) -> GpuRequest | InvalidRequest:
@@ -137,7 +137,7 @@ def test_zero_asks_nothing() -> None:
 )
 def test_requests_and_limits_mean_one_amount(requests: Limits, limits: Limits) -> None:
     (name,) = {*requests, *limits}
-    assert request_of(ContainerAsk("c", Role.APP, requests, limits)).units == (UnitAsk(name, 1),)
+    assert request_of(ContainerAsk("c", ContainerRole.APP, requests, limits)).units == (UnitAsk(name, 1),)
 
 
 @pytest.mark.parametrize(
@@ -162,13 +162,13 @@ def test_requests_and_limits_mean_one_amount(requests: Limits, limits: Limits) -
     ],
 )
 def test_requests_that_the_api_server_refuses(requests: Limits, limits: Limits, problem: str) -> None:
-    message = problem_of(ContainerAsk("c", Role.APP, requests, limits))
+    message = problem_of(ContainerAsk("c", ContainerRole.APP, requests, limits))
     assert message.startswith("container 'c': ")
     assert problem in message
 
 
 def test_what_a_pod_holds_does_not_depend_on_its_limits() -> None:
-    ask = PodAsk("ns", "p", "u", 0, {}, [ContainerAsk("c", Role.APP, {WHOLE: "1"}, {})])
+    ask = PodAsk("ns", "p", "u", 0, {}, [ContainerAsk("c", ContainerRole.APP, {WHOLE: "1"}, {})])
     assert parse_holding(ask, ResourceNames()).units == (UnitAsk(WHOLE, 1),)
 
 

@@ -9,10 +9,10 @@ import pytest
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.request.request import (
     ContainerAsk,
+    ContainerRole,
     GpuRequest,
     InvalidRequest,
     PodAsk,
-    Role,
     UnitAsk,
     parse_request,
 )
@@ -23,7 +23,7 @@ PREFIX = "gpu.scheduler-ext.io/"
 
 
 def parsed(annotations: dict[str, str], resource: str = "nvidia.com/gpu") -> GpuRequest | InvalidRequest:
-    container = ContainerAsk("main", Role.APP, {}, {resource: "1"})
+    container = ContainerAsk("main", ContainerRole.APP, {}, {resource: "1"})
     annotations = {PREFIX + key: value for key, value in annotations.items()}
     return parse_request(PodAsk("ns", "p", "u", 0, annotations, [container]), ResourceNames())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.core.request.pod_kinds import TaskClass, task_class
-from scheduler_ext.core.request.request import ContainerAsk, Role
+from scheduler_ext.core.request.request import ContainerAsk, ContainerRole
 from tests.core.reported import ONE_G, SHARE, WHOLE, ask, wants
 
 
@@ -27,14 +27,14 @@ from tests.core.reported import ONE_G, SHARE, WHOLE, ask, wants
             id="shares, the largest first",
         ),
         pytest.param(
-            [wants(9000, SHARE, "load", Role.INIT), wants(10, SHARE)],
+            [wants(9000, SHARE, "load", ContainerRole.INIT), wants(10, SHARE)],
             0,
             (),
             TaskClass(shares_mib=(10,)),
             id="those that run for good",
         ),
         pytest.param(
-            [wants(9000, SHARE, "load", Role.INIT)],
+            [wants(9000, SHARE, "load", ContainerRole.INIT)],
             0,
             (),
             TaskClass(shares_mib=(9000,)),

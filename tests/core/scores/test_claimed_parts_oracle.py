@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cache.ledger import NodePods
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cycle.cycle import filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.dra.device import amounts
 from scheduler_ext.core.dra.published import DeviceAsk
 from scheduler_ext.core.node.node import NodeInfo
@@ -78,7 +78,9 @@ def test_scores_of_parts_agree_with_their_oracle(
     infos, (name,) = infos_of(nodes, "10Gi")
     units = [UnitAsk(name, parts, by_claim=True), *([UnitAsk(WHOLE, gpus)] if gpus else [])]
     decision = filter_nodes(
-        GpuRequest(units=tuple(units)), snapshot_of(infos, workload=workload), Policy(strategy=strategy)
+        GpuRequest(units=tuple(units)),
+        snapshot_of(infos, workload=workload),
+        SchedulingPolicy(strategy=strategy),
     )
     event(f"fits somewhere: {bool(decision.fits.any())}")
     event(f"takes parts: {decision.scoring.takes_parts}")
@@ -89,7 +91,7 @@ def test_scores_agree_where_claims_take_parts_of_two_gpus() -> None:
     """The smaller part has room on the first GPU, the larger one on the second GPU only."""
     infos, names = infos_of([[(PRODUCTS[0], True, 40), (PRODUCTS[0], True, 0)]], "10Gi", "60Gi")
     request = GpuRequest(units=tuple(UnitAsk(name, 1, by_claim=True) for name in names))
-    decision = filter_nodes(request, snapshot_of(infos), Policy())
+    decision = filter_nodes(request, snapshot_of(infos), SchedulingPolicy())
     claimed = decision.scoring.claimed_milli
     assert claimed is not None
     assert decision.fits.any()

@@ -11,7 +11,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.node.node import NodeInfo, NodeState
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
@@ -69,7 +69,7 @@ def test_every_score_agrees_with_its_oracle(
     nodes = [replace(info, name=f"{info.name}-{i}") for info in cluster for i in range(copies)]
     snapshot = snapshot_of(nodes, workload=workload)
     for request in asked:
-        decision = filter_nodes(request, snapshot, Policy(strategy=strategy))
+        decision = filter_nodes(request, snapshot, SchedulingPolicy(strategy=strategy))
         event(f"fits somewhere: {bool(decision.fits.any())}")
         assert_scores_agree(decision)
 
@@ -88,7 +88,7 @@ def test_balance_takes_half_of_its_points_for_each_gpu_that_is_lost(
     """A node of eight GPUs and 64 cores; each future pod requests a GPU and eight cores."""
     info = replace(node(*(device(i) for i in range(8)), cpu_milli=64_000), name="n")
     snapshot = snapshot_of([info], workload=Workload.of({TaskClass(8_000, gpus=1): 1}))
-    decision = filter_nodes(whole(1, cpu_milli=cpu_milli), snapshot, Policy())
+    decision = filter_nodes(whole(1, cpu_milli=cpu_milli), snapshot, SchedulingPolicy())
     scoring, (state,) = decision.scoring, fitting(decision)
     assert scoring.before.usable[state] - scoring.after.usable[state] == pytest.approx(lost, abs=1e-3)
     assert Balance().value(scoring)[state] == pytest.approx(value, abs=1e-3)
@@ -109,7 +109,7 @@ def test_a_model_is_scarce_by_the_square_of_the_demand_for_it(idle: int, value: 
     scarce = replace(node(*held, *(device(i) for i in range(4 - idle, 4))), name="a")
     plenty = replace(node(*(t4(i) for i in range(4))), name="t")
     workload = Workload.of({TaskClass(gpus=1, models=("A100-80GB",)): 1, TaskClass(gpus=1): 3})
-    decision = filter_nodes(whole(), snapshot_of([scarce, plenty], workload=workload), Policy())
+    decision = filter_nodes(whole(), snapshot_of([scarce, plenty], workload=workload), SchedulingPolicy())
     snapshot = decision.snapshot
     values = ModelScarcity().value(decision.scoring)
     assert [values[snapshot.state_at(name)] for name in ("a", "t")] == pytest.approx([value, 1.0])
@@ -118,7 +118,7 @@ def test_a_model_is_scarce_by_the_square_of_the_demand_for_it(idle: int, value: 
 
 def test_scores_agree_where_a_pod_has_several_shares() -> None:
     plain = node(*(device(i) for i in range(4)), report={"sharing_strategy": "none"})
-    decision = filter_nodes(share(20_480, 40_960, 61_440), snapshot_of([plain]), Policy())
+    decision = filter_nodes(share(20_480, 40_960, 61_440), snapshot_of([plain]), SchedulingPolicy())
     assert decision.fits.any()
     assert_scores_agree(decision)
 
@@ -139,7 +139,7 @@ def test_scores_agree_where_several_units_are_asked(
     cluster = [replace((mixed, whole_ones)[i % 2], name=f"{i:02}") for i in range(nodes)]
     snapshot = snapshot_of(cluster, workload=workload)
     for request in (whole(count, priority=priority), replace(mig("1g.10gb", count), priority=priority)):
-        decision = filter_nodes(request, snapshot, Policy(strategy=strategy))
+        decision = filter_nodes(request, snapshot, SchedulingPolicy(strategy=strategy))
         assert decision.fits.any()
         assert_scores_agree(decision)
 
@@ -163,7 +163,7 @@ def _is_unreported(state: NodeState) -> bool:
 def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
     cluster: Sequence[NodeInfo], request: GpuRequest, weights: dict[str, float]
 ) -> None:
-    decision = filter_nodes(request, snapshot_of(cluster), Policy(weights=weights))
+    decision = filter_nodes(request, snapshot_of(cluster), SchedulingPolicy(weights=weights))
     states = fitting(decision)
     applied = [s.name for s in SCORES if weights[s.name] and states and s.applies(decision.scoring)]
     with_gpus = {_is_unreported(state) for state in decision.snapshot.states if state.gpus}

@@ -11,7 +11,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.gpu.gpu import Memory
 from scheduler_ext.core.node.columns import DeviceColumns, NodeColumns, UnitColumns
 from scheduler_ext.core.node.node import Node, NodeInfo
@@ -37,7 +37,7 @@ def named(name: str, info: NodeInfo | None) -> dict[str, Node | None]:
 
 def decided(snapshot: Snapshot, request: GpuRequest) -> dict[str, tuple[int, float]]:
     """Verdict and total by node."""
-    decision = filter_nodes(request, snapshot, Policy())
+    decision = filter_nodes(request, snapshot, SchedulingPolicy())
     state_of = {name: int(snapshot.state_of[snapshot.row_of[name]]) for name in (*NAMES, "nobody")}
     return {
         name: (int(decision.verdict[state]), float(decision.totals[state]))
@@ -114,7 +114,7 @@ def test_a_column_used_again_offers_nothing_of_its_former_state(table: Table, he
     rebuilt = build_snapshot(dict(followed.nodes), 2)
     assert len(followed.states) == len(rebuilt.states) == 3
     for snapshot in (followed, rebuilt):
-        decision = filter_nodes(ask(wants(1, WHOLE)), snapshot, Policy())
+        decision = filter_nodes(ask(wants(1, WHOLE)), snapshot, SchedulingPolicy())
         assert decision.verdict[int(snapshot.state_of[snapshot.row_of["n3"]])] != FITS
     column = int(followed.state_of[followed.row_of["n3"]])
     assert not followed.units[WHOLE].free[:, column].any()

@@ -13,7 +13,7 @@ from scheduler_ext.features.claims.cel.device_selector import (
     DeviceFacts,
     DeviceSelector,
     Outcome,
-    Version,
+    SemanticVersion,
     parse_version,
 )
 
@@ -30,9 +30,9 @@ ALLOWED: Final = {
 
 
 def facts(device: dict[str, Any]) -> DeviceFacts:
-    def value(written: dict[str, Any]) -> bool | int | str | Version:
+    def value(written: dict[str, Any]) -> bool | int | str | SemanticVersion:
         ((kind, found),) = written.items()
-        read: bool | int | str | Version = parse_version(found) if kind == "version" else found
+        read: bool | int | str | SemanticVersion = parse_version(found) if kind == "version" else found
         return read
 
     attributes = {name: value(written) for name, written in device.get("attributes", {}).items()}

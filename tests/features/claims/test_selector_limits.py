@@ -14,7 +14,7 @@ from scheduler_ext.features.claims.cel.device_selector import (
     DeviceFacts,
     DeviceSelector,
     Outcome,
-    Version,
+    SemanticVersion,
     read_expression,
 )
 from tests.features.claims.test_selector_answers import CASES
@@ -123,7 +123,7 @@ def test_an_unreadable_value_is_unknown_where_it_is_read(device: DeviceFacts) ->
 
 
 VALUES = st.sampled_from(
-    ["gpu", "mig", "", "1", 1, True, 0, False, Version(1, 0, 0), Version(1, 0, 0, ("rc",))]
+    ["gpu", "mig", "", "1", 1, True, 0, False, SemanticVersion(1, 0, 0), SemanticVersion(1, 0, 0, ("rc",))]
 )
 NAMES = st.sampled_from(["type", "index", "driverVersion", "healthy", "dra.example.com/oneBool", "uuid"])
 DEVICES = st.builds(

@@ -13,10 +13,10 @@ from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.features.cost.cost_report import Ledgers
+from scheduler_ext.features.cost.cost_report import ClusterValues
 from scheduler_ext.views.fragmentation import fragmentation_by_node
 from scheduler_ext.views.node_usage import node_usage
-from scheduler_ext.views.value_account import Ledger, all_of
+from scheduler_ext.views.value_account import ClusterValue, all_of
 from scheduler_ext.wire.config import Configuration, CostSection
 from tests.strategies import RESOURCES, clusters, snapshot_of, workloads
 
@@ -49,11 +49,11 @@ def priced(draw: st.DrawFn) -> tuple[Snapshot, NodeReadings]:
     return snapshot_of(infos, workload=draw(workloads())), readings
 
 
-def found(case: tuple[Snapshot, NodeReadings]) -> Ledger:
+def found(case: tuple[Snapshot, NodeReadings]) -> ClusterValue:
     """Of pods that have all run for long."""
     pods = (pod for node in case[0].nodes.values() for pod in node.info.pods)
     facts = {pod.uid: PodFacts(running_since=-86_400.0) for pod in pods}
-    return Ledgers(CONFIG).of(*case, facts, 0.0)
+    return ClusterValues(CONFIG).of(*case, facts, 0.0)
 
 
 def worth(info: NodeInfo) -> float:
@@ -71,16 +71,16 @@ def worth(info: NodeInfo) -> float:
 
 @given(priced())
 def test_no_value_is_lost_and_the_views_agree(case: tuple[Snapshot, NodeReadings]) -> None:
-    nodes, ledger = case[0].nodes.values(), found(case)
+    nodes, value = case[0].nodes.values(), found(case)
     infos = [node.info for node in nodes]
     # A MIG instance that is offered as a GPU has a part of the value.
     if not any(each.report is None and each.estimate and each.estimate.model.is_mig_slice for each in infos):
-        assert ledger.total.total == pytest.approx(PER_UNIT * sum(map(worth, infos)), abs=1e-6)
+        assert value.total.total == pytest.approx(PER_UNIT * sum(map(worth, infos)), abs=1e-6)
     counted: dict[str, float] = {}
-    for kind, account in ledger.models.items():
+    for kind, account in value.models.items():
         assert min(account) >= -1e-9
         assert account.idle + account.unmeasured <= account.allocated + 1e-9
-        paid = all_of(kinds[kind] for kinds in ledger.namespaces.values() if kind in kinds)
+        paid = all_of(kinds[kind] for kinds in value.namespaces.values() if kind in kinds)
         for name in ("allocated", "idle", "unmeasured"):
             assert getattr(paid, name) == pytest.approx(getattr(account, name), abs=1e-6)
         counted[kind.product] = counted.get(kind.product, 0.0) + account.gpus
@@ -113,7 +113,7 @@ def test_free_and_stranded_value_are_that_of_the_unallocated_and_unusable_gpus(
         if any(device.mig.enabled for device in info.devices):
             continue
         alone = {name: replace(node, info=info)}
-        account = Ledgers(CONFIG).of(replace(snapshot, nodes=alone), readings, {}, 0.0).total
+        account = ClusterValues(CONFIG).of(replace(snapshot, nodes=alone), readings, {}, 0.0).total
         rounding = PER_UNIT * 0.001 * max(1, account.gpus)
         assert account.free + account.stranded == pytest.approx(PER_UNIT * unallocated, abs=rounding)
         assert account.stranded == pytest.approx(PER_UNIT * unusable, abs=rounding)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
-from scheduler_ext.features.cost.cost_report import Ledgers, cost_report
+from scheduler_ext.features.cost.cost_report import ClusterValues, cost_report
 from scheduler_ext.features.idle.idle_pods import idle_pod_list
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.views.placed_pods import placed_pods
@@ -283,10 +283,10 @@ def test_a_pod_becomes_idle_without_any_change_but_the_time() -> None:
     running = pod("p", {WHOLE: "1"}, on="n")
     running["status"]["startTime"] = time_text(NOW - 60)
     there = state(gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=2 * HOUR)]), running)
-    snapshot, ledgers = there.snapshot(CONFIG.sizing()), Ledgers(CONFIG)
+    snapshot, values = there.snapshot(CONFIG.sizing()), ClusterValues(CONFIG)
     nodes = snapshot.nodes.values()
     for later_s, idle in ((0, 0.0), (1739, 0.0), (1740, 3.4)):
         now = NOW + later_s
-        assert round(ledgers.of(snapshot, there.readings, there.facts, now).total.idle, 2) == idle
+        assert round(values.of(snapshot, there.readings, there.facts, now).total.idle, 2) == idle
         listed = idle_pod_list(nodes, CONFIG, there.readings, there.facts, now)["items"]
         assert sum(each["valuePerHour"] for each in listed) == idle

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
-from scheduler_ext.core.cycle.placement import Placement, Sizing, place
+from scheduler_ext.core.cycle.placement import SharePlacement, Sizing, place
 from scheduler_ext.core.intree import NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.node.as_new import as_new
 from scheduler_ext.core.node.holdings import holdings_of
@@ -223,7 +223,7 @@ class Planner:
         if into.info.cpu_milli is not None and cpu_milli > into.info.cpu_milli:
             return False
         found = place(into.info, waiting.pod.request, self._sizing)
-        if not isinstance(found, Placement):
+        if not isinstance(found, SharePlacement):
             return False
         pod = replace(waiting.pod, devices=found.devices)
         into.info = with_pod(into.info, pod, self._sizing.resources)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from scheduler_ext.core.dra.published import DeviceFacts
-from scheduler_ext.core.dra.semantic_version import Version, parse_version
+from scheduler_ext.core.dra.semantic_version import SemanticVersion, parse_version
 from scheduler_ext.features.claims.cel.cel_library import (
     CompileError,
     EvaluationError,
@@ -23,7 +23,7 @@ from scheduler_ext.features.claims.cel.expression_cost import CostError, bound_c
 from scheduler_ext.features.claims.cel.expression_reads import read_parts
 from scheduler_ext.features.claims.cel.expression_tree import TreeError, read_tree
 
-__all__ = ["Answer", "DeviceFacts", "DeviceSelector", "Outcome", "Version", "parse_version"]
+__all__ = ["Answer", "DeviceFacts", "DeviceSelector", "Outcome", "SemanticVersion", "parse_version"]
 
 # Kubernetes' limit in bytes (resource/v1, CELSelectorExpressionMaxLength).
 MAX_LENGTH: Final = 10 * 1024

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from scheduler_ext.core.dra.published import DeviceFacts
-from scheduler_ext.core.dra.semantic_version import Version
+from scheduler_ext.core.dra.semantic_version import SemanticVersion
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.features.claims.cel.expression_cost import MAX_ENTRIES, MAX_TEXT
 from scheduler_ext.features.claims.cel.expression_reads import (
@@ -113,7 +113,7 @@ def _domain(path: Path, driver: str) -> str:
 def _check_type(path: Path, value: object, reads: Reads) -> None:
     """Raises UnreadableError for a value that the library uses in another way than Kubernetes."""
     name = f"attribute {path[1]}/{path[2]}"
-    if isinstance(value, Version):
+    if isinstance(value, SemanticVersion):
         if reads.all_plain or path in reads.plain:
             raise UnreadableError(f"{name} is a version: compare it with semver(...)")
     elif path in reads.only_versions:
@@ -126,7 +126,7 @@ def _attribute(path: Path, value: object) -> object:
     name = f"attribute {path[1]}/{path[2]}"
     if isinstance(value, str):
         return _text(name, value)
-    if isinstance(value, Version):
+    if isinstance(value, SemanticVersion):
         return encode_version(value)
     if isinstance(value, bool) or (isinstance(value, int) and value in _INT64):
         return value

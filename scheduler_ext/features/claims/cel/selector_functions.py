@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from scheduler_ext.core.dra.semantic_version import Version, normalize, parse_version
+from scheduler_ext.core.dra.semantic_version import SemanticVersion, normalize, parse_version
 from scheduler_ext.core.request.quantity import MAX_LENGTH, QuantityError, parse_quantity
 
 _INT64: Final = range(-(2**63), 2**63)
@@ -83,13 +83,13 @@ def _number(encoded: bytes) -> Fraction:
     return Fraction(encoded[1:].decode().rstrip("id?"))
 
 
-def encode_version(version: Version) -> bytes:
+def encode_version(version: SemanticVersion) -> bytes:
     """Encode a version as `v` and its text without build metadata."""
     return f"v{version}".partition("+")[0].encode()
 
 
 @lru_cache(maxsize=4096)
-def _version(encoded: bytes) -> Version:
+def _version(encoded: bytes) -> SemanticVersion:
     return parse_version(encoded[1:].decode())
 
 

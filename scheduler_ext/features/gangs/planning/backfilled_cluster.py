@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
-from scheduler_ext.core.cycle.placing import Place
+from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.features.gangs.planning.gang_reservation import Backfill
@@ -24,7 +24,7 @@ class BackfilledCluster:
         self._backfill = backfill
         self._duration_s = duration_s
 
-    def best(self, ask: WaitingPod) -> Place | None:
+    def best(self, ask: WaitingPod) -> BestNode | None:
         """The best place that disturbs no reservation."""
         turn = ask.rank[:2]
         return self._backfill.place(ask, ask.priority, self._duration_s(ask.uid), turn=turn)

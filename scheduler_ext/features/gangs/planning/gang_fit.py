@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from scheduler_ext.core.cycle.placing import Place, Placing
+from scheduler_ext.core.cycle.placing import BestNode, Placing
 from scheduler_ext.features.gangs.planning.draining import Topology
 from scheduler_ext.features.gangs.planning.gang import Gang, Member
 
@@ -36,7 +36,7 @@ class Domain:
 class GangFit:
     """A place for each member, by uid."""
 
-    places: Mapping[str, Place]
+    places: Mapping[str, BestNode]
     domain: Domain = field(default_factory=Domain)
 
     @property
@@ -196,10 +196,10 @@ def _ask_alike(one: Sequence[Member[T]], other: Sequence[Member[T]]) -> bool:
 
 def _one_by_one(
     order: Sequence[Member[T]], cluster: Placing[T], among: Collection[str] | None
-) -> tuple[dict[str, Place], list[Member[T]]]:
+) -> tuple[dict[str, BestNode], list[Member[T]]]:
     """Places in this order, and the members without one. A member of the kind of one without a place has
     none either."""
-    places: dict[str, Place] = {}
+    places: dict[str, BestNode] = {}
     left: list[Member[T]] = []
     for member in order:
         if member.kind is not None and any(member.kind == other.kind for other in left):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from scheduler_ext.core.cycle.placing import Place
+from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.planning.draining import Draining, Running, Topology, remove_all
 from scheduler_ext.features.gangs.planning.gang import Gang, Member
@@ -244,7 +244,7 @@ class Backfill(Generic[T]):
         max_duration_s: float | None,
         among: Collection[str] | None = None,
         turn: tuple[int, float] | None = None,
-    ) -> Place | None:
+    ) -> BestNode | None:
         """The best place for a pod that comes after the gangs with reservations, except those before which
         its `turn` is."""
         binding = [

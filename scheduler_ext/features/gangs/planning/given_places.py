@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from scheduler_ext.core.cycle.placing import Place
+from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.features.gangs.planning.waiting_pod import WaitingPod
 
@@ -50,7 +50,7 @@ class Given:
 class PlanCluster(Protocol):
     """A cluster on which pods alone get places."""
 
-    def best(self, ask: WaitingPod) -> Place | None:
+    def best(self, ask: WaitingPod) -> BestNode | None:
         """The place that filter and scores choose for a pod now; None if it fits nowhere."""
 
     def put(self, ask: WaitingPod, node: str) -> None:

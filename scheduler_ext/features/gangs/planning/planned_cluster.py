@@ -14,7 +14,7 @@ import numpy as np
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.cycle.cycle import Codes, Decision, filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing, place
-from scheduler_ext.core.cycle.placing import Place
+from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.core.filters import REASONS, reason_text
 from scheduler_ext.core.node.columns import Bools, Floats
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo, NodeState
@@ -82,7 +82,7 @@ class PlannedCluster:
     def nodes(self) -> Collection[str]:
         return self._snapshot.nodes.keys()
 
-    def best(self, ask: WaitingPod, among: Collection[str] | None = None) -> Place | None:
+    def best(self, ask: WaitingPod, among: Collection[str] | None = None) -> BestNode | None:
         """The place of a pod now: of the nodes that it prefers most by its node affinity, the one with the
         highest total, then the first name."""
         kept = self._totals_of(ask.request, among)
@@ -98,7 +98,7 @@ class PlannedCluster:
             return None
         equal = np.flatnonzero(totals == best)
         row = int(equal[self._snapshot.name_rank[equal].argmin()])
-        return Place(self._name(row), float(best))
+        return BestNode(self._name(row), float(best))
 
     def put(self, ask: WaitingPod, node: str) -> None:
         """A pod is planned on a node that takes it."""

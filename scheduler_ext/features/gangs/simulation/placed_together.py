@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from scheduler_ext.core.cycle.placing import Place
+from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.gang_wish import NODE_POOL, GangKey, GangWish
@@ -44,7 +44,7 @@ class TogetherPlaces:
         self._cluster = cluster
         self._put: list[_Put] = []
 
-    def best(self, ask: Asker, among: Collection[str] | None = None) -> Place | None:
+    def best(self, ask: Asker, among: Collection[str] | None = None) -> BestNode | None:
         """The place of the pod now."""
         return self._cluster.place(ask, among)
 

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.core.preemption.disruption import Budget, PodSelector
 from scheduler_ext.core.request.gang_wish import GATE, GangKey
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.live.gang_calls import GangCalls
@@ -121,8 +121,8 @@ def test_budgets_of_several_victims_are_those_of_the_api_server(
     budget(server, "web", 1)
     budget(server, "api", 0)
     victims = [running(server, "a", app="web"), running(server, "b", app="web")]
-    others = Budget("elsewhere", "web", Selector({}), 0)
-    budgets = [Budget("default", app, Selector({"app": app}), left) for app, left in known.items()]
+    others = Budget("elsewhere", "web", PodSelector({}), 0)
+    budgets = [Budget("default", app, PodSelector({"app": app}), left) for app, left in known.items()]
     calls = GangCalls(transport)
     assert calls.are_current([*budgets, others], victims) is is_current
     # The API server judges a single eviction.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from scheduler_ext.core.cycle.placing import Place
+from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.gang_wish import GangKey, GangWish
@@ -57,7 +57,7 @@ class MemoryCluster:
     def nodes(self) -> Collection[str]:
         return self._hosts.keys()
 
-    def best(self, ask: Ask, among: Collection[str] | None = None) -> Place | None:
+    def best(self, ask: Ask, among: Collection[str] | None = None) -> BestNode | None:
         names = self._hosts if among is None else among
         fitting = [
             (self.free[name] - ask.gpus, name)
@@ -67,7 +67,7 @@ class MemoryCluster:
         if not fitting:
             return None
         left, name = min(fitting)
-        return Place(name, 1 / (1 + left))
+        return BestNode(name, 1 / (1 + left))
 
     def put(self, ask: Ask, node: str) -> None:
         assert self.free[node] >= ask.gpus, f"{node} has {self.free[node]} GPUs free, not {ask.gpus}"

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.intree import NodeFacts, PodNeeds
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
@@ -27,7 +27,7 @@ from scheduler_ext.features.gangs.planning.waiting_pod import (
 from tests.core.asked import whole
 from tests.core.reported import NAMES, device, node
 
-SIZING = Sizing(Policy(), NAMES, 10)
+SIZING = Sizing(SchedulingPolicy(), NAMES, 10)
 CPU_MILLI = 64_000
 
 

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle.placing import Place
+from scheduler_ext.core.cycle.placing import BestNode
 
 WHOLE = 1000
 
@@ -62,10 +62,10 @@ class SmallCluster:
         self.tried = 0
         self._past: list[dict[str, Node]] = []
 
-    def best(self, ask: Waiting, among: Collection[str] | None = None) -> Place | None:
+    def best(self, ask: Waiting, among: Collection[str] | None = None) -> BestNode | None:
         self.tried += 1
         fitting = [
-            Place(name, -float(sum(node[0])))
+            BestNode(name, -float(sum(node[0])))
             for name, node in self.nodes.items()
             if (among is None or name in among) and placed_on(node, ask)
         ]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle.placing import Place
+from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.features.gangs.planning.gang import Gang, MemberState
 from scheduler_ext.features.gangs.planning.gang_fit import GangFit, GangMiss, fit
 from tests.examples import examples
@@ -146,7 +146,7 @@ def test_members_that_ask_alike_are_tried_in_one_order() -> None:
     class Counted(MemoryCluster):
         asked = 0
 
-        def best(self, ask: Ask, among: Collection[str] | None = None) -> Place | None:
+        def best(self, ask: Ask, among: Collection[str] | None = None) -> BestNode | None:
             self.asked += 1
             return super().best(ask, among)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.core.preemption.disruption import Budget, PodSelector
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.planning.draining import Running, remove_all
 from scheduler_ext.features.gangs.planning.gang import Gang
@@ -50,7 +50,7 @@ def important(count: int, gpus: int, **more: Any) -> Gang[Ask]:
 
 
 def budget(allowed: int) -> Budget:
-    return Budget("default", "web", Selector({"app": "web"}), allowed)
+    return Budget("default", "web", PodSelector({"app": "web"}), allowed)
 
 
 WEB = {"app": "web"}
@@ -69,7 +69,7 @@ WEB = {"app": "web"}
         pytest.param(
             important(1, 8),
             [running("a", "n1", 8, labels=WEB), running("b", "n2", 8, priority=5)],
-            [budget(9), Budget("default", "all", Selector({}), 9)],
+            [budget(9), Budget("default", "all", PodSelector({}), 9)],
             {"b"},
             id="a pod with two budgets stays, as the Eviction API has it",
         ),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.core.preemption.disruption import Budget, PodSelector
 from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.planning.victim_proposals import NodeProposals
 from tests.core.reported import WHOLE, bound, wants
@@ -64,13 +64,13 @@ HIGH = gpus_node("high", 2, holder("c", 5), holder("d", 1, labels={"app": "web"}
 def test_nodes_are_proposed_with_their_cheapest_victims(
     count: int, staying: list[str], allowed: int, expected: list[tuple[str, set[str]]]
 ) -> None:
-    budget = Budget("ns", "web", Selector({"app": "web"}), allowed)
+    budget = Budget("ns", "web", PodSelector({"app": "web"}), allowed)
     assert Trials().proposed(count, [LOW, HIGH], staying, [budget]) == expected
 
 
 # The pod has a place on a node, which others may not take.
 _PLANNED = replace(LOW, planned=(waiting("me", 1, 100).pod,))
-_WEB = (Budget("ns", "web", Selector({"app": "web"}), 0),)
+_WEB = (Budget("ns", "web", PodSelector({"app": "web"}), 0),)
 _SITUATIONS: Sequence[tuple[Any, ...]] = [
     (1, [LOW, HIGH]),
     (2, [LOW, HIGH]),

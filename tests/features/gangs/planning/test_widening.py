@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import pytest
 
-from scheduler_ext.core.cycle.placing import Place
+from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.planning.gang_reservation import part_of, reserve
 from scheduler_ext.features.gangs.planning.gang_victims import victims
@@ -28,7 +28,7 @@ class Counting(MemoryCluster):
         self.removed += 1
         super().remove(running)
 
-    def best(self, ask: Ask, among: Collection[str] | None = None) -> Place | None:
+    def best(self, ask: Ask, among: Collection[str] | None = None) -> BestNode | None:
         self.asked += 1
         return super().best(ask, among)
 
