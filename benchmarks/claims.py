@@ -30,7 +30,7 @@ from benchmarks.placement.inputs import Trace, made_up, read_folder
 from scheduler_ext.core.request.quantity import BYTES_PER_MIB, parse_quantity
 from scheduler_ext.machine import describe_machine, machine_line
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 from tests.dra_objects import request, resource_claim
 from tests.e2e.cluster.api import Json
 from tests.e2e.cluster.binaries import chosen_minor
@@ -57,7 +57,7 @@ class Result:
     bound: dict[str, int]
 
 
-def part_of(trace: Trace, nodes: int, demand: float, seed: int) -> tuple[list[NodeShape], list[TracePod]]:
+def part_of(trace: Trace, nodes: int, demand: float, seed: int) -> tuple[list[TraceNode], list[TracePod]]:
     """Some nodes with GPUs, and pods in random order that ask `demand` times their GPUs."""
     draw = random.Random(seed)
     shapes = draw.sample([shape for shape in trace.nodes if shape.gpus], nodes)
@@ -70,10 +70,10 @@ def part_of(trace: Trace, nodes: int, demand: float, seed: int) -> tuple[list[No
     return shapes, pods
 
 
-def add_nodes(workload: DraWorkload, shapes: Sequence[NodeShape]) -> None:
+def add_nodes(workload: DraWorkload, shapes: Sequence[TraceNode]) -> None:
     """Nodes whose GPUs claims may have whole or in part."""
 
-    def add(number: int, shape: NodeShape) -> None:
+    def add(number: int, shape: TraceNode) -> None:
         room = {"cpu": f"{shape.cpu_milli}m", "memory": f"{shape.memory_mib}Mi"}
         name = workload.add_node(f"n{number}", room)
         devices = [workload.device(name, i, _MODEL, allowMultipleAllocations=True) for i in range(shape.gpus)]
@@ -138,7 +138,7 @@ def settled(workload: DraWorkload) -> set[str]:
 
 def measure(
     installation: Installation,
-    shapes: Sequence[NodeShape],
+    shapes: Sequence[TraceNode],
     pods: Sequence[TracePod],
     seed: int,
     per_s: float,

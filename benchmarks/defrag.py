@@ -29,7 +29,7 @@ from scheduler_ext.features.defrag.plan import Plan, make_plan, waiting_pod
 from scheduler_ext.machine import describe_machine, machine_line
 from scheduler_ext.sim.generator import GENERATED, generate_traces
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.wire.config import Configuration, MemorySection
 from scheduler_ext.wire.objects import read_objects, read_pods
@@ -103,7 +103,7 @@ def _state(objects: Sequence[Json]) -> ClusterState:
     return state_of(read_objects(inventory(*objects)), "benchmark", CONFIGURATION.resource_names())
 
 
-def filled(shapes: Sequence[NodeShape], pods: Sequence[TracePod], seed: int) -> list[Running]:
+def filled(shapes: Sequence[TraceNode], pods: Sequence[TracePod], seed: int) -> list[Running]:
     """Pods on random nodes with room; a part of the pods has left again."""
     rng = random.Random(seed)
     rooms = [[GPU_MILLI] * shape.gpus for shape in shapes]
@@ -129,14 +129,14 @@ def filled(shapes: Sequence[NodeShape], pods: Sequence[TracePod], seed: int) -> 
     return [each for each in running if each.kind.gpus > 1 or rng.random() >= _LEAVING]
 
 
-def _slots(kind: PodKind, rooms: Sequence[int], shape: NodeShape) -> tuple[int, ...]:
+def _slots(kind: PodKind, rooms: Sequence[int], shape: TraceNode) -> tuple[int, ...]:
     if kind.models and shape.model not in kind.models:
         return ()
     free = [slot for slot, room in enumerate(rooms) if room >= kind.gpu_milli]
     return tuple(free[: kind.gpus]) if len(free) >= kind.gpus else ()
 
 
-def large_objects(shapes: Sequence[NodeShape], running: Sequence[Running]) -> Iterator[Json]:
+def large_objects(shapes: Sequence[TraceNode], running: Sequence[Running]) -> Iterator[Json]:
     """The cluster as an inventory; every pod has a controller."""
     here: dict[int, list[Running]] = {}
     for each in running:
@@ -177,7 +177,7 @@ def _pod(each: Running) -> Json:
     return made
 
 
-def measure_large(shapes: Sequence[NodeShape], pods: Sequence[TracePod], seed: int) -> dict[str, Any]:
+def measure_large(shapes: Sequence[TraceNode], pods: Sequence[TracePod], seed: int) -> dict[str, Any]:
     """The plans for the waiting pods, each on the cluster as it is at first."""
     shapes = [shape for shape in shapes if shape.gpus]
     running = filled(shapes, pods, seed)

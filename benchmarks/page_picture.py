@@ -14,8 +14,8 @@ from typing import Any
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.snapshot_dump import Moment
-from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.explain.snapshot_dump import RecordedCluster
+from scheduler_ext.explain.waiting import WaitingPods
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, waiting
 from tests.features.page.browser import Browser
@@ -201,8 +201,8 @@ def made_up_cluster() -> PageServer:
     snapshot, config = server.extender.snapshot, Configuration()
     assert snapshot is not None
     server.pods = pods
-    source = Moment(snapshot, pods, {}, config)
-    server.pending_lines = Waiting(source, record, Explainer(server, record, config)).lines()
+    source = RecordedCluster(snapshot, pods, {}, config)
+    server.pending_lines = WaitingPods(source, record, Explainer(server, record, config)).lines()
     return server
 
 

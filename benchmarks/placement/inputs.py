@@ -11,7 +11,7 @@ from scheduler_ext.sim.commands.options import split_names
 from scheduler_ext.sim.generator import FAMILIES, GENERATED, generate_traces
 from scheduler_ext.sim.openb import read_traces
 from scheduler_ext.sim.trace_workload import TracePod
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 
 NODES_CSV = "openb_node_list_gpu_node.csv"
 PODS_CSV = "openb_pod_list_"
@@ -22,7 +22,7 @@ GENERATED_NODES = 300
 class Trace:
     """A cluster, and the pods that arrive at it."""
 
-    nodes: tuple[NodeShape, ...]
+    nodes: tuple[TraceNode, ...]
     pods: tuple[TracePod, ...]
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from scheduler_ext.agent.fitting import bounded
-from scheduler_ext.agent.holders import Holdings, PodOf
+from scheduler_ext.agent.holders import DeviceHolders, PodOf
 from scheduler_ext.agent.node_reading import DeviceReading, Samples
 from scheduler_ext.wire import gpunode
 from scheduler_ext.wire.gpunode import DeviceStatus, HolderStatus, XidCount
@@ -22,20 +22,20 @@ _WHOLE = ""
 _MEANS = ("utilization_percent", "memory_utilization_percent", "power_watts")
 
 
-class Observed(NamedTuple):
+class ObservedGpu(NamedTuple):
     """A GPU's holders with their idle times and peaks, and fields of its status and, by UUID, of its
     instances'."""
 
-    held: Holdings = Holdings()
+    held: DeviceHolders = DeviceHolders()
     fields: Mapping[str, Any] = MappingProxyType({})
     instances: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
 
-UNOBSERVED = Observed()
+UNOBSERVED = ObservedGpu()
 
 
 @dataclass(slots=True)
-class _Gpu:
+class _GpuActivity:
     """`busy_at` and `pods_busy_at` are when the whole GPU, its instances by UUID, and its pods by UID last
     computed, by the clock, as far as known. `peaks_mib` are by instance and pod, `held_at` is when each of
     these pods was last seen there."""
@@ -53,12 +53,12 @@ class Activity:
     """For one thread. Times are in seconds of one monotonic clock."""
 
     def __init__(self) -> None:
-        self._gpus: dict[str, _Gpu] = {}
+        self._gpus: dict[str, _GpuActivity] = {}
 
     def remember(self, device: DeviceStatus, now: float, age_s: float) -> None:
         """Go on from a device of this boot's last report, which is `age_s` old. What was seen before the API
         server returned the report stays."""
-        gpu = self._gpus.setdefault(device.uuid, _Gpu())
+        gpu = self._gpus.setdefault(device.uuid, _GpuActivity())
         for each in device.xids or ():
             gpu.xids[each.xid] = gpu.xids.get(each.xid, 0) + each.count
         instances = (device.mig.instances if device.mig is not None else None) or ()
@@ -80,9 +80,11 @@ class Activity:
                 if uid is not None and idle is not None
             }
 
-    def observe(self, device: DeviceReading, held: Holdings, pod_of: PodOf | None, now: float) -> Observed:
+    def observe(
+        self, device: DeviceReading, held: DeviceHolders, pod_of: PodOf | None, now: float
+    ) -> ObservedGpu:
         """The next reading of a GPU, with its holders."""
-        gpu = self._gpus.setdefault(device.uuid, _Gpu())
+        gpu = self._gpus.setdefault(device.uuid, _GpuActivity())
         for xid in device.xids:
             gpu.xids[xid] = gpu.xids.get(xid, 0) + 1
         _follow_means(gpu, device.samples, now)
@@ -104,7 +106,7 @@ class Activity:
             return holder.but(idle_seconds=idle, peak_mib=peaks.get((where, _pod(holder))))
 
         instances = {where: with_past(where, holder) for where, holder in held.instances.items()}
-        return Observed(
+        return ObservedGpu(
             replace(
                 held, holders=tuple(with_past(_WHOLE, each) for each in held.holders), instances=instances
             ),
@@ -123,7 +125,7 @@ class Activity:
         )
 
 
-def _follow_means(gpu: _Gpu, samples: Samples, now: float) -> None:
+def _follow_means(gpu: _GpuActivity, samples: Samples, now: float) -> None:
     """Exponential means, by the time between samples; a value that was not read is forgotten."""
     weight = -math.expm1(-max(0.0, now - gpu.sampled_at) / _MEAN_S)
     gpu.sampled_at = now
@@ -161,7 +163,7 @@ def _pod(holder: HolderStatus) -> str:
     return holder.uid or f"{holder.namespace}/{holder.name}"
 
 
-def _follow_peaks(gpu: _Gpu, held: Holdings, now: float) -> Mapping[tuple[str, str], int]:
+def _follow_peaks(gpu: _GpuActivity, held: DeviceHolders, now: float) -> Mapping[tuple[str, str], int]:
     """The peaks of all pods that hold something, or did a while ago: between two runs of a container, no
     process shows its pod. A name is forgotten at once, because the next pod may have it."""
     holders = [*((_WHOLE, each) for each in held.holders), *held.instances.items()]

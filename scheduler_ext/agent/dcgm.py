@@ -32,7 +32,7 @@ _REASONS = ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REAS
 _Key = tuple[str, int | None]
 
 
-class _Request(Background):
+class _Scrape(Background):
     """A request in a thread of its own: no time limit of a socket holds for the lookup of a name, or for a
     head that comes in drops. Both `answer` and `problem` are None until it ends."""
 
@@ -60,7 +60,7 @@ class DcgmExporter:
         self._read_at = -math.inf
         self._values: Mapping[_Key, Mapping[str, float]] = {}
         self._problem: str | None = None
-        self._request: _Request | None = None
+        self._request: _Scrape | None = None
 
     def applied(self, reading: NodeReading) -> NodeReading:
         """The reading with the exporter's samples in place of others, for the GPUs that it knows."""
@@ -89,7 +89,7 @@ class DcgmExporter:
         """The metrics, within the time limit. Raises OSError."""
         if self._request is not None and self._request.is_alive:
             raise TimeoutError("the last request has not ended yet")
-        request = self._request = _Request(self._text)
+        request = self._request = _Scrape(self._text)
         request.start()
         request.join(_TIMEOUT_S)
         if request.answer is None:

@@ -24,7 +24,7 @@ _INDEXED = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 Allocatable = Mapping[str, Iterable[str]]
 
 
-class Place(NamedTuple):
+class DeviceReference(NamedTuple):
     """The meaning of a device id: a device, or one MIG instance of it, by their UUIDs."""
 
     device: str
@@ -41,16 +41,16 @@ class DeviceIds:
         self._by_number |= {device.minor: device for device in reading.devices if device.minor is not None}
         self._by_index = {device.index: device for device in reading.devices}
         self._instances = {
-            instance.uuid: Place(device.uuid, instance.uuid)
+            instance.uuid: DeviceReference(device.uuid, instance.uuid)
             for device in reading.devices
             for instance in device.instances
         }
 
-    def place(self, resource: str, device_id: str) -> Place | None:
+    def place(self, resource: str, device_id: str) -> DeviceReference | None:
         """The meaning of an id of a resource name; None if no device or instance of the reading has it."""
         name = without_replica(device_id)
         if name in self._by_uuid:
-            return Place(name)
+            return DeviceReference(name)
         if name in self._instances:
             return self._instances[name]
         if match := _OLD_MIG.fullmatch(name):
@@ -59,10 +59,10 @@ class DeviceIds:
             device = self._by_number.get(int(match[1]))
             if match[2] is not None:
                 return _instance_place(device, int(match[2]))
-            return Place(device.uuid) if device else None
+            return DeviceReference(device.uuid) if device else None
         if _INDEX.fullmatch(name) and resource in _INDEXED:
             indexed = self._by_index.get(int(name))
-            return Place(indexed.uuid) if indexed else None
+            return DeviceReference(indexed.uuid) if indexed else None
         return None
 
 
@@ -73,10 +73,10 @@ def without_replica(device_id: str) -> str:
     return match[1] if match else name
 
 
-def _instance_place(device: DeviceReading | None, gpu_instance_id: int) -> Place | None:
+def _instance_place(device: DeviceReading | None, gpu_instance_id: int) -> DeviceReference | None:
     """The instance with that number; None if several compute instances share it."""
     found = [i for i in device.instances if i.gpu_instance_id == gpu_instance_id] if device else []
-    return Place(device.uuid, found[0].uuid) if device and len(found) == 1 else None
+    return DeviceReference(device.uuid, found[0].uuid) if device and len(found) == 1 else None
 
 
 def mig_strategy(labels: Mapping[str, str], allocatable: Allocatable | None) -> str | None:

@@ -80,7 +80,7 @@ _ACTIONS: Mapping[int, tuple[str, Cure]] = {
 
 
 @dataclass(slots=True)
-class _Record:
+class _GpuErrors:
     # By remedy. The first error of each kind stays, because its consequences would only change the text.
     lasting: dict[Cure, str] = field(default_factory=dict)
     quiet: tuple[str, Cure] | None = None
@@ -96,18 +96,18 @@ class _Record:
 
 
 @dataclass(slots=True)
-class Health:
+class GpuHealth:
     """The known errors of each GPU by UUID. Time is an argument: `now` in seconds of one clock, `wall` in
     seconds since 1970, which a later agent can compare."""
 
     recover_after_s: float = RECOVER_AFTER_S
-    _records: dict[str, _Record] = field(default_factory=dict)
+    _records: dict[str, _GpuErrors] = field(default_factory=dict)
     _ignored: set[tuple[str, int]] = field(default_factory=set)
 
     def remember(self, uuid: str, known: HealthStatus, now: float, reported_at: float = 0.0) -> None:
         """Take over what an earlier agent reported in the same boot. NVML reports an error once, to the
         listener of that moment. Conditions that still hold are read again."""
-        record = self._records.setdefault(uuid, _Record())
+        record = self._records.setdefault(uuid, _GpuErrors())
         record.reset_pending |= bool(known.reset_pending)
         reason = known.reason or nvml_errors.CANNOT_BE_READ
         if known.state != "Unhealthy" or nvml_errors.is_of_the_node(reason) or reason.startswith(_ASKS):
@@ -124,7 +124,7 @@ class Health:
         self, device: DeviceReading, now: float, wall: float = 0.0, repaired_at: float | None = None
     ) -> HealthStatus:
         """The health of a GPU that an operator repaired at `repaired_at`, in seconds since 1970."""
-        record = self._records.setdefault(device.uuid, _Record())
+        record = self._records.setdefault(device.uuid, _GpuErrors())
         if repaired_at is not None and record.error_at <= repaired_at:
             worst = record.worst()
             if worst is not None and worst != record.asked:
@@ -153,7 +153,7 @@ class Health:
         """Whether a GPU has an error that only a reset, a reboot or an operator ends."""
         return uuid in self._records and bool(self._records[uuid].lasting)
 
-    def _look_for_a_reset(self, device: DeviceReading, record: _Record) -> None:
+    def _look_for_a_reset(self, device: DeviceReading, record: _GpuErrors) -> None:
         """A GPU that waited for a reset and no longer does was reset: nothing less ends the wait."""
         if device.reset_pending is None:
             return

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from scheduler_ext.agent.device_plugin import DeviceIds, Place
+from scheduler_ext.agent.device_plugin import DeviceIds, DeviceReference
 from scheduler_ext.agent.fitting import LABEL, POD_NAME, matching
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading, Process
 from scheduler_ext.agent.pod_resources import Allocation
@@ -20,7 +20,7 @@ _UID = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class DeviceHolders:
     """The holders of one device and, by UUID, of its instances; memory used outside pods in MiB, None if
     unknown. A holder's memory is the known use of its processes, None for what the kubelet allocated of a
     device; of an instance, it is that of the only pod which uses it."""
@@ -30,10 +30,10 @@ class Holdings:
     unaccounted_mib: int | None = None
 
 
-def find_holdings(
+def find_holders(
     reading: NodeReading, allocations: Iterable[Allocation] | None, pod_of: PodOf | None
-) -> dict[str, Holdings]:
-    """Holdings of every device, by UUID; equal for equal readings, in whatever order they were read.
+) -> dict[str, DeviceHolders]:
+    """The holders of every device, by UUID; equal for equal readings, in whatever order they were read.
 
     `allocations` is None if PodResources does not answer. `pod_of` returns the pod of a PID, and is
     None if the host's processes are invisible.
@@ -44,7 +44,7 @@ def find_holdings(
     the pods can join the two. An instance has one holder: the container that was given it, with the memory of
     the pod that uses it, if there is one of each; otherwise the pod that uses most."""
     ids = DeviceIds(reading)
-    given: dict[Place, list[HolderStatus]] = {}
+    given: dict[DeviceReference, list[HolderStatus]] = {}
     for allocation in sorted(allocations or ()):
         holder = HolderStatus(
             namespace=matching(LABEL, allocation.namespace),
@@ -55,20 +55,20 @@ def find_holdings(
             place = ids.place(allocation.resource, device_id)
             if place is not None:
                 given.setdefault(place, []).append(holder)
-    return {device.uuid: _holdings_of(device, given, pod_of) for device in reading.devices}
+    return {device.uuid: _holders_of(device, given, pod_of) for device in reading.devices}
 
 
-def _holdings_of(
-    device: DeviceReading, given: Mapping[Place, list[HolderStatus]], pod_of: PodOf | None
-) -> Holdings:
-    holders = list(given.get(Place(device.uuid), ()))
+def _holders_of(
+    device: DeviceReading, given: Mapping[DeviceReference, list[HolderStatus]], pod_of: PodOf | None
+) -> DeviceHolders:
+    holders = list(given.get(DeviceReference(device.uuid), ()))
     instances = {}
     used_by_pods_mib = []
     for instance in device.instances:
         pods, pods_mib = _use(instance.processes, pod_of, device.total_mib)
         used_by_pods_mib.append(pods_mib)
         pods.sort(key=lambda pod: -(pod.memory_mib or 0))
-        here = given.get(Place(device.uuid, instance.uuid), [])
+        here = given.get(DeviceReference(device.uuid, instance.uuid), [])
         if len(pods) == 1 and len({(each.namespace, each.name) for each in here}) == 1:
             instances[instance.uuid] = here[0].but(memory_mib=pods[0].memory_mib)
         elif users := here + pods:
@@ -83,7 +83,7 @@ def _holdings_of(
     unaccounted_mib = device.used_mib
     for mib in used_by_pods_mib:
         unaccounted_mib = None if unaccounted_mib is None or mib is None else max(0, unaccounted_mib - mib)
-    return Holdings(tuple(holders[:MAX_HOLDERS]), instances, unaccounted_mib)
+    return DeviceHolders(tuple(holders[:MAX_HOLDERS]), instances, unaccounted_mib)
 
 
 def _use(

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from scheduler_ext.agent import fitting
-from scheduler_ext.agent.activity import UNOBSERVED, Observed
+from scheduler_ext.agent.activity import UNOBSERVED, ObservedGpu
 from scheduler_ext.agent.fitting import bounded, matching
-from scheduler_ext.agent.gpu_health import Health, log_once
+from scheduler_ext.agent.gpu_health import GpuHealth, log_once
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.mig_profile import MAX_GRID, parse_profile
@@ -29,8 +29,8 @@ _MAX_PROFILES, _MAX_INSTANCES_OF_PROFILE = 32, 64
 
 def node_status(
     reading: NodeReading,
-    observed: Mapping[str, Observed],
-    health: Health,
+    observed: Mapping[str, ObservedGpu],
+    health: GpuHealth,
     now: float,
     mig_strategy: str | None = None,
     sharing: gpunode.SharingStatus | None = None,
@@ -38,7 +38,7 @@ def node_status(
     repaired: Mapping[str, float] = MappingProxyType({}),
 ) -> gpunode.WrittenStatus:
     """The status without its time and sequence number. `observed` is by device UUID. `now` and `wall`
-    are as in Health; `repaired` has the time of an operator's repair by UUID."""
+    are as in GpuHealth; `repaired` has the time of an operator's repair by UUID."""
     devices = []
     fitting_devices, left_out = fitting.fitting(reading.devices)
     for text in left_out:
@@ -77,7 +77,9 @@ def summary(devices: list[gpunode.DeviceStatus]) -> gpunode.SummaryStatus:
     )
 
 
-def _device(device: DeviceReading, observed: Observed, health: gpunode.HealthStatus) -> gpunode.DeviceStatus:
+def _device(
+    device: DeviceReading, observed: ObservedGpu, health: gpunode.HealthStatus
+) -> gpunode.DeviceStatus:
     held = observed.held
     model = canonical_model(
         device.product or "unknown", vendor=device.vendor, memory_mib=device.total_mib or None
@@ -120,7 +122,7 @@ def _memory(device: DeviceReading, unaccounted_mib: int | None) -> gpunode.Memor
     return gpunode.MemoryStatus(total_mib, reserved_mib, used_mib, unaccounted_mib)
 
 
-def _mig(device: DeviceReading, observed: Observed) -> gpunode.MigStatus | None:
+def _mig(device: DeviceReading, observed: ObservedGpu) -> gpunode.MigStatus | None:
     if device.mig_enabled is None and not device.profiles:
         return None
     # Without a grid that all profiles fit on, placements are meaningless.
@@ -160,7 +162,7 @@ def _instances(
     instances: Iterable[InstanceReading],
     profiles: Mapping[str, gpunode.ProfileStatus],
     grid: int,
-    observed: Observed,
+    observed: ObservedGpu,
 ) -> list[gpunode.InstanceStatus]:
     """Each instance, with its place if that is one of its profile's and not taken yet."""
     found = []

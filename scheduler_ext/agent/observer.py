@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from scheduler_ext.agent.activity import Activity
 from scheduler_ext.agent.device_plugin import mig_strategy, sharing
-from scheduler_ext.agent.gpu_health import Health, repairs
-from scheduler_ext.agent.holders import find_holdings
+from scheduler_ext.agent.gpu_health import GpuHealth, repairs
+from scheduler_ext.agent.holders import find_holders
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
 from scheduler_ext.agent.node_status import node_status
 from scheduler_ext.agent.pod_resources import PodResources
@@ -40,7 +40,7 @@ class Observer:
         self,
         source: GpuSource,
         pod_resources: Path,
-        health: Health,
+        health: GpuHealth,
         clock: Callable[[], float] = time.monotonic,
         proc: Path = Path("/proc"),
         wall_clock: Callable[[], float] = time.time,
@@ -73,7 +73,7 @@ class Observer:
             reading = self._dcgm.applied(reading)
         allocatable = self._kubelet.allocatable()
         wall, now = self._wall_clock(), self._clock()
-        holdings = find_holdings(reading, self._kubelet.read(), self._pod_of)
+        holdings = find_holders(reading, self._kubelet.read(), self._pod_of)
         shared = sharing(labels, allocatable)
         # Under MPS, the process that computes may be the server's, for any client.
         worker_of = None if shared is not None and shared.strategy == "mps" else self._pod_of

@@ -56,7 +56,7 @@ class Allocation:
 
 
 @dataclass(eq=False)
-class _UnansweredError(Exception):
+class _PodResourcesError(Exception):
     """A failure of the socket or of a method; if `final`, no earlier answer may be used instead."""
 
     problem: str
@@ -115,8 +115,8 @@ class PodResources:
                 return question.kept(now)
             answer = question.parse(self._call(question))
         except DecodeError:
-            self._failed(question, _UnansweredError("its answer cannot be decoded", final=True))
-        except _UnansweredError as unanswered:
+            self._failed(question, _PodResourcesError("its answer cannot be decoded", final=True))
+        except _PodResourcesError as unanswered:
             self._failed(question, unanswered)
         else:
             question.wait_s = 0.0
@@ -128,12 +128,12 @@ class PodResources:
         return question.kept(now)
 
     def _call(self, question: _Question[_T]) -> bytes:
-        """The bytes of an answer. Raises _UnansweredError."""
+        """The bytes of an answer. Raises _PodResourcesError."""
         try:
             self._socket.stat()
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise _UnansweredError(f"cannot be opened: {reason}", of_socket=True) from None
+            raise _PodResourcesError(f"cannot be opened: {reason}", of_socket=True) from None
         try:
             # A kept channel would wait longer and longer before it tries a restarted kubelet again; a new one
             # costs half a millisecond.
@@ -149,14 +149,14 @@ class PodResources:
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
             question.wait_s = min(LONGEST_WAIT_S, 2 * question.wait_s or FIRST_WAIT_S)
             question.wait_until = self._clock() + question.wait_s
-            raise _UnansweredError("too many requests, or too large an answer", detail)
+            raise _PodResourcesError("too many requests, or too large an answer", detail)
         if code in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED):
-            raise _UnansweredError("not offered here", detail, final=True)
+            raise _PodResourcesError("not offered here", detail, final=True)
         if code is grpc.StatusCode.UNAVAILABLE:
-            raise _UnansweredError("no answer", detail, of_socket=True)
-        raise _UnansweredError(f"fails with {code.name}", detail)
+            raise _PodResourcesError("no answer", detail, of_socket=True)
+        raise _PodResourcesError(f"fails with {code.name}", detail)
 
-    def _failed(self, question: _Question[_T], unanswered: _UnansweredError) -> None:
+    def _failed(self, question: _Question[_T], unanswered: _PodResourcesError) -> None:
         if unanswered.final:
             question.last = None
         subject = str(self._socket) if unanswered.of_socket else question.method

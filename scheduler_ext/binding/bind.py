@@ -105,7 +105,7 @@ class BindResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BindRequest:
     """The request of kube-scheduler: this pod on this node."""
 
     namespace: str
@@ -128,7 +128,7 @@ class Binding:
     ours: Callable[[str], bool]
     count: Callable[[str], None]
 
-    def bind(self, wanted: Wanted) -> Steps[BindResult]:
+    def bind(self, wanted: BindRequest) -> Steps[BindResult]:
         """One request of kube-scheduler."""
         with self.locked as cache:
             known = cache.node_of(wanted.uid)
@@ -146,7 +146,7 @@ class Binding:
             return pending
         return BindResult("failed", f"{wanted.pod} was not bound: it changed during both attempts")
 
-    def _try(self, wanted: Wanted, pending: PendingPod) -> Steps[PendingPod | BindResult]:
+    def _try(self, wanted: BindRequest, pending: PendingPod) -> Steps[PendingPod | BindResult]:
         problem = self._refusal(pending, wanted)
         if problem is not None:
             return BindResult("refused", problem)
@@ -180,7 +180,7 @@ class Binding:
         read: Outcome[PodNow | None] = yield GetPod(intent.pod.namespace, intent.pod.name)
         return isinstance(read, Done) and self._learn(intent, node, read.value) is not None
 
-    def _refusal(self, pending: PendingPod, wanted: Wanted) -> str | None:
+    def _refusal(self, pending: PendingPod, wanted: BindRequest) -> str | None:
         """Why a pod is not bound here."""
         if (pending.pod.namespace, pending.pod.name) != (wanted.namespace, wanted.name):
             return f"uid {wanted.uid} is not that of {wanted.pod}; nothing was bound"
@@ -192,7 +192,7 @@ class Binding:
             return f"{wanted.pod}: {pending.invalid}"
         return None
 
-    def _read(self, wanted: Wanted) -> Steps[PendingPod | BindResult]:
+    def _read(self, wanted: BindRequest) -> Steps[PendingPod | BindResult]:
         """Read a pod that is not in the cache yet: kube-scheduler's watch may be ahead of the extender's."""
         read: Outcome[PodNow | None] = yield GetPod(wanted.namespace, wanted.name)
         if not isinstance(read, Done):
@@ -211,7 +211,7 @@ class Binding:
     def _settle(self, reserved: Reserved, conflict: bool) -> Steps[PendingPod | BindResult]:
         """After a conflict, or no answer: the result as the pod shows it, or the pod, to be tried again."""
         pod, node = reserved.intent.pod, reserved.node
-        wanted = Wanted(pod.namespace, pod.name, pod.uid, node)
+        wanted = BindRequest(pod.namespace, pod.name, pod.uid, node)
         read: Outcome[PodNow | None] = yield GetPod(pod.namespace, pod.name)
         with self.locked as cache:
             known = cache.node_of(pod.uid)
@@ -316,7 +316,7 @@ def _words(outcome: Refused | Unknown | Unsent) -> str:
     return "the API server could not be asked in time"
 
 
-def _bound(wanted: Wanted, node: str, by_us: bool = False) -> BindResult:
+def _bound(wanted: BindRequest, node: str, by_us: bool = False) -> BindResult:
     """The result for a pod that is bound already: to the node that was asked for, or to another one."""
     if node == wanted.node:
         return BindResult("bound" if by_us else "repeated")

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from scheduler_ext.background import Background
 from scheduler_ext.binding.bind import (
     Binding,
+    BindRequest,
     BindResult,
     Call,
     GetPod,
@@ -23,7 +24,6 @@ from scheduler_ext.binding.bind import (
     PostBinding,
     PutReservation,
     Steps,
-    Wanted,
 )
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.binding.outcome import Done, ListedPods, Outcome, Unknown, Unsent
@@ -33,7 +33,7 @@ from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.counters import Counter
-from scheduler_ext.extender.answer import Answer, Bound
+from scheduler_ext.extender.answer import Answer, RecordedBind
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire import binding, kube
 from scheduler_ext.wire.pod.cached_pod import bound_pod, pending_pod
@@ -137,16 +137,16 @@ class Binder(Background):
     def bind(self, body: bytes, deadline: float) -> Answer:
         """The reply to bind, by the deadline (monotonic). Raises RequestError (400) naming the field."""
         args = binding.decode_binding_args(body)
-        wanted = Wanted(args.namespace, args.name, args.uid, args.node)
+        wanted = BindRequest(args.namespace, args.name, args.uid, args.node)
         result = self._bind(wanted, deadline)
         self.results.inc(result.kind)
-        end = Bound(time.time(), wanted.node, result.kind, result.error, result.devices)
+        end = RecordedBind(time.time(), wanted.node, result.kind, result.error, result.devices)
         self._record.bound(wanted.uid, wanted.namespace, wanted.name, end)
         if result.error:
             log.warning("bind: %s", result.error)
         return Answer(binding.encode_binding_result(result.error), 1, int(not result.error))
 
-    def _bind(self, wanted: Wanted, deadline: float) -> BindResult:
+    def _bind(self, wanted: BindRequest, deadline: float) -> BindResult:
         while True:
             with self._lock:
                 other = self._in_flight.get(wanted.uid)

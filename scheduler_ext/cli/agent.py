@@ -217,7 +217,7 @@ def _observer(
     beat: Callable[[], None] = lambda: None,
 ) -> Observer:
     try:
-        from scheduler_ext.agent.gpu_health import Health
+        from scheduler_ext.agent.gpu_health import GpuHealth
         from scheduler_ext.agent.nvml_source import NvmlSource
         from scheduler_ext.agent.observer import Observer
     except ImportError as error:
@@ -229,7 +229,7 @@ def _observer(
         from scheduler_ext.agent.dcgm import DcgmExporter
 
         dcgm = DcgmExporter(dcgm_exporter)
-    return Observer(NvmlSource(nvml_library, beat=beat), pod_resources, Health(recover_after_s), dcgm=dcgm)
+    return Observer(NvmlSource(nvml_library, beat=beat), pod_resources, GpuHealth(recover_after_s), dcgm=dcgm)
 
 
 def _print_once(observer: Observer, name: str, transport: Transport | None) -> None:

@@ -20,8 +20,8 @@ from scheduler_ext.cli.output import show
 from scheduler_ext.core.errors import ClusterError, RequestError
 from scheduler_ext.explain.explain import explain
 from scheduler_ext.explain.explainer import Explainer, other_scheduler, unschedulable_message
-from scheduler_ext.explain.snapshot_dump import Moment, read_moment
-from scheduler_ext.explain.waiting import Waiting, pod_list
+from scheduler_ext.explain.snapshot_dump import RecordedCluster, read_moment
+from scheduler_ext.explain.waiting import WaitingPods, pod_list
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.views.listing import inventory_list
@@ -168,7 +168,7 @@ class FromObjects:
             self._note = None
 
     @cached_property
-    def moment(self) -> Moment:
+    def moment(self) -> RecordedCluster:
         """The cluster as a decision sees it."""
         return read_moment(self.state, self.config)
 
@@ -225,5 +225,5 @@ class FromObjects:
         return ledger_dump(self.moment.snapshot, self.config.resource_names())
 
     def pods(self) -> dict[str, Any]:
-        waiting = Waiting(self.moment, self.moment.record, self.explainer)
+        waiting = WaitingPods(self.moment, self.moment.record, self.explainer)
         return pod_list(self.state.infos.values(), waiting.lines())

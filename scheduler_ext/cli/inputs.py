@@ -61,7 +61,7 @@ def read_pod(filename: Path, namespace: str, *, only: bool, name: str | None = N
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ClusterInput:
     """The cluster of a command: an inventory file or a kubeconfig; the other is None."""
 
     inventory: Path | None
@@ -125,15 +125,15 @@ def source_options(flag: str = "--inventory", file_option: Decorator = inventory
     """Options for the named cluster, or kubectl's own, as `source`; `flag` is the option for the file.
     Raises click.UsageError; ClusterError if $KUBECONFIG names a missing file."""
 
-    def source_of(inventory_file: Path | None, kubeconfig: Path | None, context: str | None) -> Source:
+    def source_of(inventory_file: Path | None, kubeconfig: Path | None, context: str | None) -> ClusterInput:
         if inventory_file is None:
             missing = f"nothing to read from: give one of {flag}, --kubeconfig, or set KUBECONFIG"
-            return Source(None, kubeconfig_of(kubeconfig, context, missing))
+            return ClusterInput(None, kubeconfig_of(kubeconfig, context, missing))
         if kubeconfig is not None:
             raise click.UsageError(f"{flag} and --kubeconfig are too many: give one of {flag}, --kubeconfig")
         if context is not None:
             raise click.UsageError("--context: an inventory file has no contexts; give it with a kubeconfig")
-        return Source(inventory_file, None)
+        return ClusterInput(inventory_file, None)
 
     return bundled(
         source_of,
@@ -153,7 +153,7 @@ class OnePod:
     filename: Path
     pod_name: str | None
     namespace: str | None
-    source: Source
+    source: ClusterInput
     config: Configuration
 
     def answer(

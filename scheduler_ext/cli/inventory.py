@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.files import config_option
-from scheduler_ext.cli.inputs import Source, source_options
+from scheduler_ext.cli.inputs import ClusterInput, source_options
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
 from scheduler_ext.core.filters.fresh import FreshInventory
@@ -25,7 +25,7 @@ _NAMED = 3
 @source_options()
 @config_option
 @output_option
-def inventory(source: Source, config: Configuration, output: str) -> None:
+def inventory(source: ClusterInput, config: Configuration, output: str) -> None:
     """List nodes with their GPUs, free memory and MIG instances."""
     state = source.state(config)
     print_listing(

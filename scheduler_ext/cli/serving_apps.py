@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from scheduler_ext.core.node.node import Wait
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.explain.waiting import WaitingPods
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import share_one_arena
 from scheduler_ext.server.app import api_app, health_app, inspect_app
@@ -53,7 +53,7 @@ def serving_apps(
         source, extender.record, config, extender.places, extender.new_nodes, wait_of, group_of
     )
     explaining = Explaining(explainer)
-    waiting = Waiting(source, extender.record, explainer)
+    waiting = WaitingPods(source, extender.record, explainer)
     replicas = SchedulableReplicas(source, config)
     gpus = gpu_text(source, config)
     served = Served(config, source, extender, explaining, waiting, gpus, features, demo_folder)

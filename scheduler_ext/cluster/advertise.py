@@ -24,7 +24,7 @@ from scheduler_ext.counters import Counter
 log = logging.getLogger(__name__)
 
 # The amounts in capacity and in allocatable; None: absent.
-Seen = tuple[int | None, int | None]
+Advertised = tuple[int | None, int | None]
 # The least time between two writes to a node: the watch may still show the amount from before the first, and
 # another component that writes another amount must not keep both busy.
 _AGAIN_S = 1.0
@@ -41,7 +41,7 @@ _ALL_WAIT = (None, 403, 429, 503)
 
 
 @dataclass(slots=True)
-class _Node:
+class _NodeToPatch:
     """A node with a wrong amount; `wanted` None: the amount has to be removed."""
 
     wanted: int | None
@@ -71,7 +71,7 @@ class Advertiser(Background):
         self._resources = resources
         self._headroom_percent = headroom_percent
         self._wake = Condition()
-        self._wrong: dict[str, _Node] = {}
+        self._wrong: dict[str, _NodeToPatch] = {}
         self._written_at: dict[str, float] = {}
         self._retry = Retry(transport.server, Backoff(), probes=False)
         self._problem: str | None = None
@@ -91,7 +91,7 @@ class Advertiser(Background):
         """The number of nodes that advertise a wrong amount."""
         return len(self._wrong)
 
-    def follow(self, info: NodeInfo, seen: Seen) -> None:
+    def follow(self, info: NodeInfo, seen: Advertised) -> None:
         """A node, its pods, its report or the amount that it advertises has changed."""
         wanted = advertised_mib(info, self._resources, self._headroom_percent)
         if wanted is None and is_of_shares(info):
@@ -100,7 +100,7 @@ class Advertiser(Background):
         else:
             self.update(info.name, wanted, seen)
 
-    def update(self, node: str, wanted: int | None, seen: Seen) -> None:
+    def update(self, node: str, wanted: int | None, seen: Advertised) -> None:
         """The amount that a node should advertise (None: none) and the amounts it does advertise."""
         with self._wake:
             if seen == (wanted, wanted):
@@ -109,7 +109,7 @@ class Advertiser(Background):
             again_at = self._written_at.get(node, 0.0) + _AGAIN_S
             known = self._wrong.get(node)
             if known is None:
-                self._wrong[node] = _Node(wanted, again_at)
+                self._wrong[node] = _NodeToPatch(wanted, again_at)
             else:
                 known.wanted = wanted
                 if not known.failing:
@@ -167,7 +167,7 @@ class Advertiser(Background):
         # A pause may end sooner than it is to: see Retry.
         return max(min(self._retry.left_s(), _ASK_S), min(waiting) - now, 0.0) or _ASK_S
 
-    def _write(self, name: str, node: _Node, wanted: int | None, pauses: int) -> None:
+    def _write(self, name: str, node: _NodeToPatch, wanted: int | None, pauses: int) -> None:
         """Write an amount; `pauses` counts the pauses before this write began."""
         amounts = {self._resources.share: None if wanted is None else str(wanted)}
         patch: dict[str, Any] = {"status": {"capacity": amounts, "allocatable": amounts}}
@@ -192,7 +192,7 @@ class Advertiser(Background):
                     node.failing = False
             node.not_before = time.monotonic() + node.backoff.wait_s()
 
-    def _failed(self, name: str, node: _Node, error: ClusterError, pauses: int) -> None:
+    def _failed(self, name: str, node: _NodeToPatch, error: ClusterError, pauses: int) -> None:
         self.failures.inc()
         status = error.status if isinstance(error, RefusedError) else None
         if status == 404:
@@ -209,7 +209,7 @@ class Advertiser(Background):
                 log.warning("what nodes advertise is not written, trying again: %s", error)
             self._problem = str(error)
 
-    def _later(self, name: str, node: _Node, error: ClusterError | None) -> None:
+    def _later(self, name: str, node: _NodeToPatch, error: ClusterError | None) -> None:
         node.not_before = time.monotonic() + node.backoff.wait_s()
         if error is not None and not node.failing:
             log.warning("what node %s advertises is not written, trying again: %s", name, error)

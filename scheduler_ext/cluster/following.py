@@ -107,7 +107,7 @@ class PodFollower:
 class NodeFollower:
     """Follows Nodes, by their names. All calls come from the thread of the watch."""
 
-    def seen(self, name: str, node: kube.Node, facts: NodeFacts) -> None:
+    def seen(self, name: str, node: kube.NodeObject, facts: NodeFacts) -> None:
         """A node as it is now. To be read, and kept until `update`. Raises QuantityError."""
 
     def forget(self, names: Collection[str]) -> None:

@@ -42,7 +42,7 @@ from scheduler_ext.extender.heap import settle_heap
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gpunode import GpuNode
-from scheduler_ext.wire.kube import Node, Pod
+from scheduler_ext.wire.kube import NodeObject, Pod
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 from scheduler_ext.wire.selectors import PodDisruptionBudget
 from scheduler_ext.wire.watching import Decoder
@@ -113,7 +113,7 @@ class LiveInventory(Background):
         reports = ReportHandler(*parts, self.writers.report_problems)
         budgets, disruptions = BudgetHandler(extender.budgets), Decoder(PodDisruptionBudget)
         self._reflectors: list[Reflector[Any]] = [
-            Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, rate_limiter),
+            Reflector("nodes", transport, NODES, Decoder(NodeObject), self._nodes, rate_limiter),
             Reflector("gpunodes", transport, GPU_NODES, Decoder(GpuNode), reports, rate_limiter),
             pods,
             Reflector("poddisruptionbudgets", transport, BUDGETS, disruptions, budgets, rate_limiter),

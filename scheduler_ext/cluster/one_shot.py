@@ -117,10 +117,10 @@ def _read_nodes(
     cache: Cache,
     resources: ResourceNames,
     now: float,
-    nodes: dict[str, kube.Node] | None,
+    nodes: dict[str, kube.NodeObject] | None,
 ) -> None:
     """Put all Nodes into the cache, and into `nodes` by name."""
-    for node, clock in _list(transport, NODES, Decoder(kube.Node)):
+    for node, clock in _list(transport, NODES, Decoder(kube.NodeObject)):
         metadata = node.metadata or kube.ObjectMeta()
         name = metadata.name or ""
         if nodes is not None:

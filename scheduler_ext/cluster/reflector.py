@@ -30,7 +30,7 @@ from scheduler_ext.counters import Counter
 from scheduler_ext.sources.source_status import WatchHealth
 from scheduler_ext.wire.kube import Status
 from scheduler_ext.wire.watching import EXPIRED, Broken, Decoder
-from scheduler_ext.wire.watching import Event as WatchEvent
+from scheduler_ext.wire.watching import WatchEvent as WatchEvent
 
 log = logging.getLogger(__name__)
 

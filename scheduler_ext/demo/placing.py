@@ -17,7 +17,7 @@ from scheduler_ext.wire.times import micro_time
 Json = dict[str, Any]
 
 
-class Placed(NamedTuple):
+class DemoInventory(NamedTuple):
     """An inventory in JSON, and how many of the new pods run there or wait."""
 
     inventory: bytes
@@ -27,7 +27,7 @@ class Placed(NamedTuple):
 
 def with_pods(
     inventory: bytes, manifests: Sequence[Json], pods: Sequence[kube.Pod], state: ClusterState, now: float
-) -> Placed:
+) -> DemoInventory:
     """The inventory, which is YAML documents, with these pods, created at `now` (wall time in seconds). Each
     pod is on the node that the extender prefers when the pods before it are placed, or waits. `pods` are the
     decoded `manifests`."""
@@ -53,7 +53,7 @@ def with_pods(
                     _hold(reports[node], each["profile"], pod["metadata"])
         objects.append(pod)
     listed = {"apiVersion": "v1", "kind": "List", "items": objects}
-    return Placed(json.dumps(listed).encode(), running, len(pods) - running)
+    return DemoInventory(json.dumps(listed).encode(), running, len(pods) - running)
 
 
 def _hold(status: Json, profile: str | None, metadata: Json) -> None:

@@ -20,7 +20,7 @@ from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import ResourceNames, shown_resource
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES, selector_hint
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.explain.nearest import Refused
+from scheduler_ext.explain.nearest import RefusingNode
 from scheduler_ext.explain.sentences import listed, nodes_in_words
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 
@@ -149,7 +149,7 @@ def _without(request: GpuRequest, *wishes: str) -> GpuRequest:
     return replace(request, **{_FIELDS[wish]: getattr(_NO_WISHES, _FIELDS[wish]) for wish in wishes})
 
 
-def remedy(example: Refused, alike: Sequence[Refused], needs: PodNeeds) -> str:
+def remedy(example: RefusingNode, alike: Sequence[RefusingNode], needs: PodNeeds) -> str:
     """The change that helps, as the end of a sentence. `example` is the nearest of the nodes that the same
     filter of kube-scheduler refuses (`alike`)."""
     rejection = example.in_tree
@@ -198,7 +198,7 @@ def _less(rejection: InTreeRejection) -> str:
     return f"ask at most {have} {resource}"
 
 
-def _absent(rejection: InTreeRejection, alike: Sequence[Refused]) -> str | None:
+def _absent(rejection: InTreeRejection, alike: Sequence[RefusingNode]) -> str | None:
     """The missing resource, if it is one of devices that none of these nodes has."""
     resource = rejection.reason.removeprefix("Insufficient ")
     facts = [each.facts for each in alike if each.facts is not None]
@@ -206,14 +206,14 @@ def _absent(rejection: InTreeRejection, alike: Sequence[Refused]) -> str | None:
     return resource if is_absent and "," not in resource else None
 
 
-def _or_wait(alike: Sequence[Refused]) -> str:
+def _or_wait(alike: Sequence[RefusingNode]) -> str:
     """Whether the pod fits on one of these nodes after others leave."""
     if any(each.in_tree is not None and each.in_tree.resolvable for each in alike):
         return ", wait for other pods, or add nodes"
     return ", or add larger nodes"
 
 
-def _labels(alike: Sequence[Refused], needs: PodNeeds) -> str:
+def _labels(alike: Sequence[RefusingNode], needs: PodNeeds) -> str:
     """The labels in the pod's nodeSelector and affinity that none of the nodes has; without any, the nodes'
     values of the first label in its nodeSelector that none of them meets."""
     selected = [Requirement(key, "In", (value,)) for key, value in needs.node_selector.items()]

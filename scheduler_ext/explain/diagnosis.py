@@ -17,7 +17,7 @@ from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.explain.advice import SKIPPED, relaxations, remedy, unoffered
-from scheduler_ext.explain.nearest import OWN_GANG, Refused, miss_of, nearest
+from scheduler_ext.explain.nearest import OWN_GANG, RefusingNode, miss_of, nearest
 from scheduler_ext.explain.sentences import leavers, nodes_in_words, obstacle, visible
 
 # A node has a few hundred pods with GPUs at most; larger crowds are reported as a whole.
@@ -35,7 +35,7 @@ _IN_VAIN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class DiagnosedPod:
     """A pod and the nodes of its decision. `in_tree` are kube-scheduler's refusals, by node; `facts` are
     the nodes as its filters see them, if known; `skipped` are nodes that it did not ask about for an unknown
     reason, and that the extender refuses. `kept` are nodes with room for a gang. `namespace` is the only one
@@ -61,14 +61,14 @@ class Case:
         return DryRun(info, (), self.request, self.sizing).fits(())
 
 
-def diagnosis(case: Case) -> dict[str, Any]:
+def diagnosis(case: DiagnosedPod) -> dict[str, Any]:
     """The number of nodes for each reason, the refusal that is nearest to a fit, and the changes that would
     help. Plain JSON values: `counts` by reason; `nearest` (node, by, reason, nearestMiss, text,
     wouldFitWithout) or None if it fits or there are no nodes; `advice`, sentences, the best first."""
     snapshot = case.decision.snapshot
     codes = case.decision.verdict[snapshot.state_of[:-1]].tolist()
     refused = [
-        Refused(
+        RefusingNode(
             node, case.request, code, case.in_tree.get(name), case.facts.get(name), kept=case.kept.get(name)
         )
         for name, node in snapshot.nodes.items()
@@ -151,7 +151,7 @@ def _leaver(pod: BoundPod, namespace: str | None) -> dict[str, Any]:
     }
 
 
-def _waiting(near: Refused, leaving: Sequence[BoundPod], case: Case) -> list[str]:
+def _waiting(near: RefusingNode, leaving: Sequence[BoundPod], case: DiagnosedPod) -> list[str]:
     """The pods to wait for, and whether kube-scheduler would evict them."""
     if near.in_tree is None and near.kept is not None:
         if near.kept == OWN_GANG:
@@ -180,7 +180,7 @@ def _waiting(near: Refused, leaving: Sequence[BoundPod], case: Case) -> list[str
     return [f"{text}; with a priority above {highest} kube-scheduler might evict for it"]
 
 
-def _changes(case: Case) -> list[str]:
+def _changes(case: DiagnosedPod) -> list[str]:
     snapshot = case.decision.snapshot
     asked: Bools = np.ones(len(snapshot.state_of) - 1, np.bool_)
     refused = {*case.in_tree, *case.skipped}
@@ -188,9 +188,9 @@ def _changes(case: Case) -> list[str]:
     return relaxations(case.request, snapshot, case.sizing.policy, asked)
 
 
-def _of_kubernetes(refused: Sequence[Refused], near: Refused, case: Case) -> list[str]:
+def _of_kubernetes(refused: Sequence[RefusingNode], near: RefusingNode, case: DiagnosedPod) -> list[str]:
     """Kubernetes' obstacles to nodes with sufficient GPUs."""
-    kept: dict[tuple[str, str], list[Refused]] = {}
+    kept: dict[tuple[str, str], list[RefusingNode]] = {}
     for each in refused:
         if each.in_tree is not None and each.code == FITS:
             kept.setdefault((each.in_tree.plugin, each.in_tree.reason), []).append(each)

@@ -18,10 +18,10 @@ from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import shown_resource
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.autoscaling import cure_of, summary
-from scheduler_ext.explain.diagnosis import Case, diagnosis
+from scheduler_ext.explain.diagnosis import DiagnosedPod, diagnosis
 from scheduler_ext.explain.ineffective import warnings
 from scheduler_ext.explain.intree_nodes import InTreeNodes
-from scheduler_ext.explain.nearest import Refused, miss_of, nearest_first
+from scheduler_ext.explain.nearest import RefusingNode, miss_of, nearest_first
 from scheduler_ext.explain.numa import numa_notes
 from scheduler_ext.extender.new_nodes import Cure, NewNodes
 from scheduler_ext.sources.clusterstate import ClusterState
@@ -146,11 +146,11 @@ def explanation(
     }
 
 
-def _all_refused(decision: Decision, kube_view: KubeView) -> list[Refused]:
+def _all_refused(decision: Decision, kube_view: KubeView) -> list[RefusingNode]:
     """The nodes that this extender or kube-scheduler's own filters refuse, by name."""
     snapshot = decision.snapshot
     return [
-        Refused(
+        RefusingNode(
             node,
             decision.request,
             int(decision.verdict[snapshot.state_at(name)]),
@@ -163,7 +163,7 @@ def _all_refused(decision: Decision, kube_view: KubeView) -> list[Refused]:
     ]
 
 
-def _cure(refused: Refused, needs: PodNeeds | None, kube_view: KubeView) -> Cure:
+def _cure(refused: RefusingNode, needs: PodNeeds | None, kube_view: KubeView) -> Cure:
     gpus = kube_view.cures.get(refused.node.info.name, "unknown")
     return cure_of(gpus, needs, refused.facts, refused.in_tree, kube_view.ignored)
 
@@ -192,7 +192,7 @@ def diagnosed(
         return {"counts": counts, "nearest": None, "advice": [request.message]}
     needs, sizing = needs_of(pod, claims), config.sizing()
     return diagnosis(
-        Case(
+        DiagnosedPod(
             uid=pod_uid(pod),
             request=request,
             needs=needs,
@@ -332,7 +332,9 @@ def _device(
     return device | ({"by": "claim"} if by_claim else {})
 
 
-def _refused(refused: Refused, decision: Decision, config: Configuration, dry_runs: bool) -> dict[str, Any]:
+def _refused(
+    refused: RefusingNode, decision: Decision, config: Configuration, dry_runs: bool
+) -> dict[str, Any]:
     in_tree, node = refused.in_tree, refused.node
     resolvable: bool | None = None
     if in_tree is not None:

@@ -25,7 +25,7 @@ from scheduler_ext.explain.recorded import recorded_values
 from scheduler_ext.explain.sentences import asks
 from scheduler_ext.explain.snapshot_dump import taken
 from scheduler_ext.extender.new_nodes import NewNodes
-from scheduler_ext.extender.places import Places
+from scheduler_ext.extender.places import PreemptionAnswers
 from scheduler_ext.extender.record import Offered, Record, Recorded
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
@@ -38,7 +38,7 @@ from scheduler_ext.wire.times import time_text
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _PodInQuestion:
     """The pod of a question, as far as it is known here."""
 
     pod: kube.Pod
@@ -69,7 +69,7 @@ class Likeness:
     kept: Offered | None = field(compare=False, repr=False)
 
 
-class Seen(Protocol):
+class ExplainedCluster(Protocol):
     """The source of an explanation: a running extender's, or a replayed one."""
 
     @property
@@ -107,10 +107,10 @@ class Explainer:
 
     def __init__(
         self,
-        source: Seen,
+        source: ExplainedCluster,
         record: Record,
         config: Configuration,
-        places: Places | None = None,
+        places: PreemptionAnswers | None = None,
         new_nodes: NewNodes | None = None,
         wait_of: Callable[[str], Wait | None] = lambda _: None,
         group_of: Callable[[str], GangKey | None] = lambda _: None,
@@ -121,7 +121,7 @@ class Explainer:
         self._record = record
         self.config = config
         self._sizing = config.sizing()
-        self._places = Places(self._sizing) if places is None else places
+        self._places = PreemptionAnswers(self._sizing) if places is None else places
         self._new_nodes = NewNodes(self._sizing) if new_nodes is None else new_nodes
         self._wait_of = wait_of
         self._group_of = group_of
@@ -142,7 +142,7 @@ class Explainer:
         """The Explanation of a pod that need not exist, with notes about it among the warnings, and with at
         most so many nodes. Raises RequestError (400) naming the problem."""
         warnings = (*notes, *gang_warnings(pod))
-        answer = self._explained(_Found(pod, self._wish(pod), warnings=warnings), most)
+        answer = self._explained(_PodInQuestion(pod, self._wish(pod), warnings=warnings), most)
         return answer | {"notes": unserved(pod, self.config)}
 
     @_bad_request()
@@ -150,7 +150,7 @@ class Explainer:
         """For a waiting pod, the part of its Explanation about all nodes together: `counts`, `nearest`,
         `advice`, and the number of `nodes`. Raises RequestError."""
         pod = read_redacted(waiting.manifest)
-        found = _Found(pod, self._wish(pod), self._record.of_pod(waiting.pod))
+        found = _PodInQuestion(pod, self._wish(pod), self._record.of_pod(waiting.pod))
         decision, kube_view = self._decided(found)
         answer = diagnosed(pod, decision, kube_view, self.config, self._source.claims)
         return answer | {"nodes": len(decision.snapshot.nodes)}
@@ -194,7 +194,7 @@ class Explainer:
     def _wish(self, pod: kube.Pod) -> GpuRequest | InvalidRequest:
         return wish(pod, self.config, self._source.claims)
 
-    def _explained(self, found: _Found, most: int | None, *, dry_runs: bool = True) -> dict[str, Any]:
+    def _explained(self, found: _PodInQuestion, most: int | None, *, dry_runs: bool = True) -> dict[str, Any]:
         decision, kube_view = self._decided(found)
         kube_view = replace(kube_view, cures=self._new_nodes.cures(found.request, decision.snapshot))
         # Notes about the pod's identity come before notes about its request.
@@ -216,7 +216,7 @@ class Explainer:
             "recorded": recorded_values(found.record) if found.record is not None else None,
         }
 
-    def _decided(self, found: _Found) -> tuple[Decision, KubeView]:
+    def _decided(self, found: _PodInQuestion) -> tuple[Decision, KubeView]:
         decision = filter_nodes(found.request, self._seen_by(found), self._sizing.policy)
         if isinstance(found.request, InvalidRequest):
             return decision, KubeView()
@@ -250,7 +250,7 @@ class Explainer:
             return "a gang of another namespace"
         return f"gang {key}" if key is not None else f"the gang of pod {member.namespace}/{member.name}"
 
-    def _found(self, namespace: str, name: str) -> _Found:
+    def _found(self, namespace: str, name: str) -> _PodInQuestion:
         waiting = next(
             (p for p in self._source.pending() if (p.pod.namespace, p.pod.name) == (namespace, name)), None
         )
@@ -263,14 +263,14 @@ class Explainer:
             stranger = other_scheduler(waiting.scheduler_name, was_asked, self.config)
             wait = self._wait_of(waiting.pod.uid)
             warnings = (*((stranger,) if stranger else ()), *((wait.text,) if wait else ()))
-            return _Found(pod, self._wish(pod), record, warnings=warnings)
+            return _PodInQuestion(pod, self._wish(pod), record, warnings=warnings)
         holder = self._holder(namespace, name)
         if holder is not None:
             record = self._record.of_pod(holder[0])
             if record is None or not record.pod:
-                return _Found(_named(holder[0]), holder[0].request, record, *holder)
+                return _PodInQuestion(_named(holder[0]), holder[0].request, record, *holder)
             pod = read_redacted(record.pod)
-            return _Found(pod, self._wish(pod), record, *holder)
+            return _PodInQuestion(pod, self._wish(pod), record, *holder)
         record = self._record.of(namespace, name)
         if record is not None and record.pod:
             pod = read_redacted(record.pod)
@@ -279,7 +279,7 @@ class Explainer:
                 f"no pod {namespace}/{name} waits for GPUs or holds any now; the last decision about a pod "
                 f"of that name: uid {record.uid}, at {time_text(record.at)}"
             )
-            return _Found(pod, self._wish(pod), record, warnings=(last,) if gone else (), gone=gone)
+            return _PodInQuestion(pod, self._wish(pod), record, warnings=(last,) if gone else (), gone=gone)
         raise RequestError(
             404,
             f"pod {namespace}/{name}: no pod of this name waits for GPUs or holds some here, and there is no "
@@ -300,7 +300,7 @@ class Explainer:
             raise RequestError(503, "no inventory yet; try again")
         return snapshot
 
-    def _seen_by(self, found: _Found) -> Snapshot:
+    def _seen_by(self, found: _PodInQuestion) -> Snapshot:
         """The snapshot that this pod sees in filter; for a bound pod, without the pod itself."""
         snapshot = self._snapshot()
         infos = self._places.seen_by(snapshot, pod_uid(found.pod), pod_priority(found.pod))

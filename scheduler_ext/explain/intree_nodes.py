@@ -33,7 +33,7 @@ _Key = tuple[Hashable, ...]
 
 
 @dataclass(slots=True)
-class _Judged:
+class _RefusingNodes:
     """The nodes that refuse some needs, after that many changes."""
 
     refused: dict[str, InTreeRejection] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class InTreeNodes:
         self._bare = [name for name in names if name not in objects.nodes]
         self._facts: dict[str, NodeFacts] = {}
         self._changes: list[str] = []
-        self._judged: OrderedDict[_Key, _Judged] = OrderedDict()
+        self._judged: OrderedDict[_Key, _RefusingNodes] = OrderedDict()
         self._preferences: dict[tuple[PreferredTerm, ...], Mapping[str, int]] = {}
         pods, others = objects.pods_by_node(), claims.others if claims is not None else {}
         self._supplies: Mapping[str, Supply] = claims.supplies if claims is not None else {}
@@ -103,7 +103,9 @@ class InTreeNodes:
         if judged is None:
             names = list(self._facts)
             misnamed = ((name, name_rejection(needs, name)) for name in self._bare)
-            judged = self._judged[key] = _Judged({name: each for name, each in misnamed if each is not None})
+            judged = self._judged[key] = _RefusingNodes(
+                {name: each for name, each in misnamed if each is not None}
+            )
             if len(self._judged) > _REMEMBERED:
                 self._judged.popitem(last=False)
         else:

@@ -27,10 +27,10 @@ _ABOUT_THE_NODE = ("NotOffered", "NodeUnschedulable", "NodeName", "TaintTolerati
 # The missing part of a request on the nodes of a state, 0 to 1.
 Lacks = dict[tuple[GpuRequest, NodeState], float]
 # How near a refusal is: its kind, and among mismatches the position of the filter.
-_Stage = tuple["_Kind", int]
+_Stage = tuple["_Obstacle", int]
 
 
-class _Kind(IntEnum):
+class _Obstacle(IntEnum):
     """The obstacle between a pod and a node, the farthest first."""
 
     NO_GPUS = 0
@@ -43,7 +43,7 @@ class _Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusingNode:
     """A node (or `alike` ones) that refuses a request: `code` is the verdict of the extender's filters (FITS:
     only kube-scheduler's refuse), `facts` is the node as kube-scheduler's filters see it. The extender
     refuses a node that is `kept` only because of a gang that waits: "gang ml/train"."""
@@ -72,24 +72,24 @@ class Refused:
 
 
 def nearest(
-    refused: Iterable[Refused],
+    refused: Iterable[RefusingNode],
     decision: Decision,
     needs: PodNeeds,
     ours: frozenset[str],
     cache: Lacks | None = None,
-) -> Refused | None:
+) -> RefusingNode | None:
     """The first of `nearest_first`; None without any."""
     return next(iter(nearest_first(refused, 1, decision, needs, ours, cache)), None)
 
 
 def nearest_first(
-    refused: Iterable[Refused],
+    refused: Iterable[RefusingNode],
     most: int,
     decision: Decision,
     needs: PodNeeds,
     ours: frozenset[str],
     cache: Lacks | None = None,
-) -> list[Refused]:
+) -> list[RefusingNode]:
     """The refusals that came nearest to a fit, at most so many. One obstacle is nearer than two. Of single
     ones, the nearest is an amount that others hold, then a state that ends by itself (a change in progress, a
     late report), then a mismatch of the node (kube-scheduler's), then one of its GPUs (the extender's), each
@@ -100,7 +100,7 @@ def nearest_first(
     `decision` is about these nodes; `ours` are resources
     that kube-scheduler leaves to the extender; `cache` is kept between calls about the same nodes."""
     assert isinstance(decision.request, GpuRequest)
-    stages: dict[_Stage, list[Refused]] = {}
+    stages: dict[_Stage, list[RefusingNode]] = {}
     counts: Counter[str] = Counter()
     for each in refused:
         counts[each.reason] += each.alike
@@ -108,7 +108,7 @@ def nearest_first(
     of_mig = any(ask.profile is not None for ask in decision.request.units)
     of_shares = decision.request.shares is not None
     vendors = {vendor for ask in decision.request.units if (vendor := vendor_of(ask.resource)) is not None}
-    found: list[Refused] = []
+    found: list[RefusingNode] = []
     for stage in sorted(stages, reverse=True):
         if len(found) >= most:
             break
@@ -132,40 +132,40 @@ def nearest_first(
     return found
 
 
-def _graded(kind: _Kind, code: int) -> bool:
+def _graded(kind: _Obstacle, code: int) -> bool:
     """Whether the node that misses by least is the nearest of a stage."""
-    amounts = _Kind.AMOUNT, _Kind.AMOUNT_IT_NEVER_HAS
-    return kind in amounts or (kind is _Kind.OUR_MISMATCH and FILTER_OF[code].kind is MissKind.SIZE)
+    amounts = _Obstacle.AMOUNT, _Obstacle.AMOUNT_IT_NEVER_HAS
+    return kind in amounts or (kind is _Obstacle.OUR_MISMATCH and FILTER_OF[code].kind is MissKind.SIZE)
 
 
 def _has_mig(node: Node) -> bool:
     return any(unit.resource.startswith(MIG_PREFIX) for slot in node.state.slots for unit in slot.units)
 
 
-def _stage(refused: Refused, decision: Decision) -> _Stage:
+def _stage(refused: RefusingNode, decision: Decision) -> _Stage:
     request, rejection = decision.request, refused.in_tree
     assert isinstance(request, GpuRequest)
     if rejection is not None:
         if refused.code != FITS or not rejection.alone:
-            return _Kind.TWO_OBSTACLES, 0
+            return _Obstacle.TWO_OBSTACLES, 0
         if rejection.plugin in _ABOUT_THE_NODE:
-            return _Kind.MISMATCH_OF_THE_NODE, _ABOUT_THE_NODE.index(rejection.plugin)
-        return (_Kind.AMOUNT if rejection.resolvable else _Kind.AMOUNT_IT_NEVER_HAS), 0
+            return _Obstacle.MISMATCH_OF_THE_NODE, _ABOUT_THE_NODE.index(rejection.plugin)
+        return (_Obstacle.AMOUNT if rejection.resolvable else _Obstacle.AMOUNT_IT_NEVER_HAS), 0
     if refused.kept is not None:
-        return _Kind.AMOUNT, 0
+        return _Obstacle.AMOUNT, 0
     miss = FILTER_OF[refused.code].kind
     if miss is MissKind.AMOUNT and not refused.node.state.gpus:
-        return _Kind.NO_GPUS, 0
+        return _Obstacle.NO_GPUS, 0
     has_when_empty = _has_when_empty(refused.node, request)
     if miss is MissKind.AMOUNT:
-        return (_Kind.AMOUNT if has_when_empty else _Kind.AMOUNT_IT_NEVER_HAS), 0
+        return (_Obstacle.AMOUNT if has_when_empty else _Obstacle.AMOUNT_IT_NEVER_HAS), 0
     state = decision.snapshot.state_at(refused.node.info.name)
     if miss is MissKind.PASSING and decision.obstacles[state] == 1:
-        return _Kind.PASSES_BY_ITSELF, 0
+        return _Obstacle.PASSES_BY_ITSELF, 0
     # The device plugin withdraws unhealthy GPUs, so there are fewer than after their repair.
     if miss is MissKind.UNHEALTHY or has_when_empty:
-        return _Kind.OUR_MISMATCH, refused.code
-    return _Kind.TWO_OBSTACLES, 0
+        return _Obstacle.OUR_MISMATCH, refused.code
+    return _Obstacle.TWO_OBSTACLES, 0
 
 
 def _has_when_empty(node: Node, request: GpuRequest) -> bool:
@@ -193,7 +193,7 @@ def _has_when_empty(node: Node, request: GpuRequest) -> bool:
 
 
 def _lacks(
-    refused: Refused, decision: Decision, needs: PodNeeds, ours: frozenset[str], cache: Lacks | None
+    refused: RefusingNode, decision: Decision, needs: PodNeeds, ours: frozenset[str], cache: Lacks | None
 ) -> float:
     if refused.in_tree is not None:
         assert refused.facts is not None
@@ -223,7 +223,7 @@ def _lacks(
     return lacking
 
 
-def miss_of(refused: Refused, decision: Decision) -> dict[str, Any] | None:
+def miss_of(refused: RefusingNode, decision: Decision) -> dict[str, Any] | None:
     """The nearest miss of the first filter that refuses, as plain values; None if it has no numbers."""
     rejection = refused.in_tree
     if rejection is None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scheduler_ext.extender.answer import Candidate
+from scheduler_ext.extender.answer import ScoredNode
 from scheduler_ext.extender.record import Recorded
 from scheduler_ext.wire.times import micro_time
 
@@ -53,7 +53,7 @@ def recorded_values(record: Recorded) -> dict[str, Any]:
     }
 
 
-def _candidate(candidate: Candidate) -> dict[str, Any]:
+def _candidate(candidate: ScoredNode) -> dict[str, Any]:
     return {
         "node": candidate.node,
         "total": round(candidate.total, 6),

@@ -44,9 +44,9 @@ class Dump:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """A cluster at one moment, as the source of an Explainer (`Seen`); `record` has the decisions until
-    then, `gone` the uids of pods that were known to be deleted."""
+class RecordedCluster:
+    """A cluster at one moment, as the source of an Explainer (`ExplainedCluster`); `record` has the decisions
+    until then, `gone` the uids of pods that were known to be deleted."""
 
     snapshot: Snapshot
     waiting: Sequence[PendingPod]
@@ -66,11 +66,11 @@ class Moment:
         return self.facts
 
 
-def read_moment(state: ClusterState, config: Configuration) -> Moment:
+def read_moment(state: ClusterState, config: Configuration) -> RecordedCluster:
     """A cluster that was read once, without any decisions."""
     facts = {name: node_constraints(node) for name, node in state.objects.nodes.items()}
     snapshot = state.snapshot_with_rooms(config.sizing())
-    return Moment(snapshot, state.pending, facts, config, claims=state.claims)
+    return RecordedCluster(snapshot, state.pending, facts, config, claims=state.claims)
 
 
 def taken(
@@ -120,7 +120,7 @@ def taken(
     )
 
 
-def revived(dump: Dump) -> Moment:
+def revived(dump: Dump) -> RecordedCluster:
     """A dump, ready for questions."""
     config = dump.configuration
     sizing = config.sizing()
@@ -134,7 +134,7 @@ def revived(dump: Dump) -> Moment:
         for each, asked in zip(dump.decisions, dump.asked, strict=True)
     )
     facts = {each.name: each for each in dump.facts}
-    return Moment(snapshot, dump.waiting, facts, config, record, dump.gone, dump.claims)
+    return RecordedCluster(snapshot, dump.waiting, facts, config, record, dump.gone, dump.claims)
 
 
 def _claims_of(pending: Iterable[PendingPod], claims: ClaimLookup | None) -> KnownClaims:

@@ -13,7 +13,13 @@ from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.node.claimed import gpu_pods
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.explain.explain import API_VERSION
-from scheduler_ext.explain.explainer import Explainer, Likeness, Seen, held_devices, other_scheduler
+from scheduler_ext.explain.explainer import (
+    ExplainedCluster,
+    Explainer,
+    Likeness,
+    held_devices,
+    other_scheduler,
+)
 from scheduler_ext.explain.sentences import BEING_DELETED, asks
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire.times import micro_time
@@ -54,13 +60,13 @@ class LongWait(NamedTuple):
     seconds: float
 
 
-class Waiting:
+class WaitingPods:
     """Safe to use from any thread. The nearest node is computed once for equal pods, a few kinds at a time,
     so that it takes little time; a result stays until the kind's turn comes again."""
 
     def __init__(
         self,
-        source: Seen,
+        source: ExplainedCluster,
         record: Record,
         explainer: Explainer,
         monotonic: Callable[[], float] = time.monotonic,
@@ -250,7 +256,7 @@ def _reason(waiting: PendingPod, entry: Recorded | None) -> str:
 
 
 def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The GPUPodList of these nodes, by namespace and name; `waiting` are lines of `Waiting`."""
+    """The GPUPodList of these nodes, by namespace and name; `waiting` are lines of `WaitingPods`."""
     items = [placed_item(pod, info) for info in infos for pod in gpu_pods(info)]
     for line in waiting:
         waits = {key: value for key, value in line.items() if key in _ITEM}

@@ -16,7 +16,7 @@ Names = Mapping[str, int]
 _KEPT = 5
 
 
-class Basis(NamedTuple):
+class DecisionBasis(NamedTuple):
     """The basis of an answer, for the record; `rows` are those of the requested nodes."""
 
     raw_pod: bytes
@@ -36,7 +36,7 @@ class Answer:
     rejected: Mapping[str, int] = field(default_factory=dict)
     problem: str | None = None
     args: ExtenderArgs | None = field(default=None, compare=False, repr=False)
-    basis: Basis | None = field(default=None, compare=False, repr=False)
+    basis: DecisionBasis | None = field(default=None, compare=False, repr=False)
 
 
 class Term(NamedTuple):
@@ -53,7 +53,7 @@ class Term(NamedTuple):
         return self.weight * (self.value - self.mean)
 
 
-class Candidate(NamedTuple):
+class ScoredNode(NamedTuple):
     """A node that fits, its total and its terms; `of` is the number of nodes that fit."""
 
     node: str
@@ -69,7 +69,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class RecordedBind:
     """The end of a bind; `kind` as in `BindResult`, `devices` UUIDs by container."""
 
     at: float
@@ -79,7 +79,7 @@ class Bound:
     devices: Mapping[str, tuple[str, ...]]
 
 
-def best_of(decision: Decision, rows: Ints) -> tuple[Candidate, ...]:
+def best_of(decision: Decision, rows: Ints) -> tuple[ScoredNode, ...]:
     """The best few nodes at `rows` that fit and are known by name, best first, equal ones by name."""
     snapshot = decision.snapshot
     known = rows[rows >= 0]
@@ -94,7 +94,7 @@ def best_of(decision: Decision, rows: Ints) -> tuple[Candidate, ...]:
         for score, weight, value in decision.scored.terms
     ]
     return tuple(
-        Candidate(
+        ScoredNode(
             snapshot.row_of.names[row],
             total,
             tuple(Term(name, weight, values[place], mean) for name, weight, values, mean in terms),

@@ -25,12 +25,12 @@ from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import Table, build_snapshot
-from scheduler_ext.extender.answer import Answer, Basis
+from scheduler_ext.extender.answer import Answer, DecisionBasis
 from scheduler_ext.extender.budgets import Budgets
 from scheduler_ext.extender.generation import Generation, SeenNodes
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.nominations import NOMINATED, Nominations
-from scheduler_ext.extender.places import Places
+from scheduler_ext.extender.places import PreemptionAnswers
 from scheduler_ext.extender.preemptor import Advice, Preemptor
 from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.refusals import Refusals
@@ -80,7 +80,7 @@ class Extender:
         self.refusals = Refusals(self._policy)
         self.record = Record(config.inspection.decisions, config.inspection.decision_bytes)
         self.new_nodes = NewNodes(self.sizing)
-        self.places = Places(self.sizing)
+        self.places = PreemptionAnswers(self.sizing)
         self.nominations = Nominations(self.places, self._policy)
         self.budgets = Budgets()
         """The PodDisruptionBudgets of the cluster."""
@@ -199,7 +199,7 @@ class Extender:
             rejected[OTHER_PLACE.text] = len(elsewhere)
         reply = encode_filter_result(args, passed, refused, rescuable)
         _check(deadline)
-        basis = Basis(args.raw_pod, decision, rows)
+        basis = DecisionBasis(args.raw_pod, decision, rows)
         asked = len(args.names) + len(elsewhere)
         return Answer(reply, asked, len(passed), rejected, _problem(args, decision), args, basis)
 
@@ -213,7 +213,7 @@ class Extender:
         scores = points(totals, decision.scored.resolution)
         reply = encode_priorities(args.names, scores.tolist())
         _check(deadline)
-        basis = Basis(args.raw_pod, decision, rows)
+        basis = DecisionBasis(args.raw_pod, decision, rows)
         return Answer(reply, len(args.names), len(args.names), args=args, basis=basis)
 
     def _published(self) -> Generation:

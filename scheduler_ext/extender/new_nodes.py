@@ -33,7 +33,7 @@ _BY_RANK: tuple[Cure, ...] = ("curable", "unknown", "incurable")
 _SPARE = 64
 
 
-class _Kind(NamedTuple):
+class _NewNodeKind(NamedTuple):
     """What is known of a new node (`least`), and what it may be at most; see AsNew."""
 
     least: NodeState | None
@@ -59,7 +59,7 @@ class NewNodes:
         self._of_snapshot: Snapshot | None = None
         # Each node with the number of its kind.
         self._known: dict[str, tuple[NodeInfo, int]] = {}
-        self._kinds: dict[_Kind, int] = {}
+        self._kinds: dict[_NewNodeKind, int] = {}
         # Most nodes are like another one, and need no copy.
         self._by_key: dict[Hashable, int] = {}
         # A copy for each state of a kind.
@@ -117,7 +117,7 @@ class NewNodes:
 
     def _computed_kind(self, info: NodeInfo) -> int:
         copy = as_new(info, self._sizing.resources, self._sizing.headroom_percent)
-        kind = _Kind(self._state(copy.least), self._state(copy.most), copy.any_model, copy.uncut)
+        kind = _NewNodeKind(self._state(copy.least), self._state(copy.most), copy.any_model, copy.uncut)
         if kind not in self._kinds:
             self._kinds[kind] = len(self._kinds)
             self._states = None

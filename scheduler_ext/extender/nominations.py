@@ -11,7 +11,7 @@ from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.generation import Generation
-from scheduler_ext.extender.places import Places
+from scheduler_ext.extender.places import PreemptionAnswers
 from scheduler_ext.wire.extender_args import ExtenderArgs
 from scheduler_ext.wire.pod.pod_identity import pod_priority, pod_uid
 
@@ -31,7 +31,7 @@ class OnePlace(NamedTuple):
 class Nominations:
     """Safe to use from several threads."""
 
-    def __init__(self, places: Places, policy: SchedulingPolicy) -> None:
+    def __init__(self, places: PreemptionAnswers, policy: SchedulingPolicy) -> None:
         self._planned: Mapping[str, str] = {}
         self._places = places
         self._policy = policy

@@ -28,7 +28,7 @@ _NODES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PreemptionAnswer:
     """One pod's place: `victims` by node; kube-scheduler chose one of these nodes. From the time of naming:
     `known` are the uids of the victims known there, `leaving` of those already leaving, `before` is the
     node that the pod was nominated to, and `version` its resourceVersion. Times are monotonic."""
@@ -43,7 +43,7 @@ class Place:
     until: float
 
 
-class Places:
+class PreemptionAnswers:
     """The places that preempt named. Safe to use from several threads; false while there are none."""
 
     def __init__(self, sizing: Sizing, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -51,10 +51,10 @@ class Places:
         self._monotonic = monotonic
         self._lock = Lock()
         # By uid; replaced and never changed, so that readers need no lock.
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, PreemptionAnswer] = {}
         self._ended: set[str] = set()
         # Nodes with their places, because every filter needs them: by name, with their sources.
-        self._laid: dict[str, tuple[NodeInfo, tuple[int, ...], NodeInfo, tuple[Place, ...]]] = {}
+        self._laid: dict[str, tuple[NodeInfo, tuple[int, ...], NodeInfo, tuple[PreemptionAnswer, ...]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._places)
@@ -75,7 +75,7 @@ class Places:
         nominated = (snapshot.nodes[name].info for name in snapshot.unsettled)
         before = next((info.name for info in nominated if pod.uid in _uids(info.nominated)), None)
         there = [other for name in likely for other in snapshot.nodes[name].info.pods]
-        place = Place(
+        place = PreemptionAnswer(
             pod,
             version,
             {name: victims[name] for name in likely},
@@ -88,12 +88,12 @@ class Places:
         with self._lock:
             self._put(pod.uid, place if likely else None)
 
-    def of(self, uid: str) -> Place | None:
+    def of(self, uid: str) -> PreemptionAnswer | None:
         """A pod's place, if it was named a short time ago."""
         self._expire()
         return self._places.get(uid)
 
-    def is_recent(self, place: Place) -> bool:
+    def is_recent(self, place: PreemptionAnswer) -> bool:
         """Whether a place is so new that kube-scheduler may not have written the nomination yet."""
         return self._monotonic() < place.named_at + BEHIND_S
 
@@ -204,7 +204,7 @@ class Places:
             ended, self._ended = self._ended, set()
         return ended
 
-    def _follow_nomination(self, place: Place, node: str, is_new: bool) -> None:
+    def _follow_nomination(self, place: PreemptionAnswer, node: str, is_new: bool) -> None:
         """A pod is nominated to a node; `is_new`: since its place was named."""
         uid, victims = place.pod.uid, place.victims.get(node)
         if victims is not None:
@@ -213,7 +213,7 @@ class Places:
         elif is_new:
             self._put(uid, None)
 
-    def _shorten(self, place: Place, now: float) -> None:
+    def _shorten(self, place: PreemptionAnswer, now: float) -> None:
         until = min(place.until, now + BEHIND_S)
         if until != place.until and self._places.get(place.pod.uid) is place:
             self._put(place.pod.uid, replace(place, until=until))
@@ -229,7 +229,7 @@ class Places:
                     if (place := self._places.get(uid)) is not None and place.until <= now:
                         self._put(uid, None)
 
-    def _put(self, uid: str, place: Place | None) -> None:
+    def _put(self, uid: str, place: PreemptionAnswer | None) -> None:
         places = dict(self._places)
         before = places.pop(uid, None)
         if before is not None:
@@ -255,7 +255,7 @@ def _uids(pods: Iterable[BoundPod]) -> set[str]:
     return {pod.uid for pod in pods}
 
 
-def _all_leave(place: Place, info: NodeInfo) -> bool:
+def _all_leave(place: PreemptionAnswer, info: NodeInfo) -> bool:
     """Whether the node shows that all victims there are leaving; for victims that were leaving when they were
     named, that they are gone."""
     victims = place.known.intersection(place.victims[info.name].uids)

@@ -17,7 +17,7 @@ from scheduler_ext.background import Background
 from scheduler_ext.core.cycle.kube_counts import short_by_count
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.extender.answer import Answer, Bound, Candidate, Names, best_of
+from scheduler_ext.extender.answer import Answer, Names, RecordedBind, ScoredNode, best_of
 from scheduler_ext.wire.extender_args import decode_pod
 from scheduler_ext.wire.pod.pod_identity import pod_name, pod_uid
 from scheduler_ext.wire.redacted import redacted_pod
@@ -76,8 +76,8 @@ class Recorded:
     rejected: Mapping[str, int] = field(default_factory=dict)
     problem: str | None = None
     offered: Offered | None = None
-    candidates: tuple[Candidate, ...] = ()
-    bound: Bound | None = None
+    candidates: tuple[ScoredNode, ...] = ()
+    bound: RecordedBind | None = None
 
     @property
     def fitting(self) -> int:
@@ -135,7 +135,7 @@ class Record(Background):
         if answer.basis is not None and self._most:
             self._waiting.append((verb, time.time(), replace(answer, body=b"", args=None)))
 
-    def bound(self, uid: str, namespace: str, name: str, bound: Bound) -> None:
+    def bound(self, uid: str, namespace: str, name: str, bound: RecordedBind) -> None:
         """Note the end of a bind."""
         if not self._most:
             return

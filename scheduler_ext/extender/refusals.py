@@ -23,7 +23,7 @@ _REMEMBERED = 128
 
 
 @dataclass(frozen=True, slots=True)
-class _Refused:
+class _RefusalTimes:
     """When nodes last refused a request, `[row]`, and -inf at the end and where none did since its pods were
     woken. Pods with equal requests may be asked about different nodes."""
 
@@ -45,7 +45,7 @@ class Refusals:
     def __init__(self, policy: SchedulingPolicy) -> None:
         self._policy = policy
         self._lock = Lock()
-        self._refused: LRUCache[GpuRequest, _Refused] = LRUCache(_REMEMBERED)
+        self._refused: LRUCache[GpuRequest, _RefusalTimes] = LRUCache(_REMEMBERED)
 
     def remember(self, request: GpuRequest, rows: Ints, snapshot: Snapshot, now: float) -> None:
         """Note that none of the nodes at these rows accepted it; an unknown node is at row -1."""
@@ -57,7 +57,7 @@ class Refusals:
                 at = known.at_rows_of(snapshot).copy()
             at[rows] = now
             at[-1] = -np.inf
-            self._refused[request] = _Refused(at, ref(snapshot.row_of))
+            self._refused[request] = _RefusalTimes(at, ref(snapshot.row_of))
 
     def cured(self, snapshot: Snapshot, changed: Mapping[str, float]) -> list[str]:
         """A small set of changed nodes that together can host every previously refused request that now fits.
@@ -82,10 +82,10 @@ class Refusals:
             if len(cured):
                 cures += [fits & (at == time) for time in cured]
                 left = np.where(np.isin(times, cured), -np.inf, times)
-                self._replace(request, refused, _Refused(left, ref(snapshot.row_of)))
+                self._replace(request, refused, _RefusalTimes(left, ref(snapshot.row_of)))
         return [list(part.nodes)[row] for row in _covering(np.array(cures))] if cures else []
 
-    def _replace(self, request: GpuRequest, known: _Refused, left: _Refused) -> None:
+    def _replace(self, request: GpuRequest, known: _RefusalTimes, left: _RefusalTimes) -> None:
         with self._lock:
             if self._refused.get(request) is not known:
                 return

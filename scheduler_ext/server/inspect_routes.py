@@ -5,7 +5,7 @@ from flask import Blueprint, Response, request
 from scheduler_ext.core.errors import InventoryError, RequestError
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.waiting import Waiting, pod_list
+from scheduler_ext.explain.waiting import WaitingPods, pod_list
 from scheduler_ext.server.accepted import MANIFEST_TYPES, check_content
 from scheduler_ext.server.explaining import Explaining, namespaced
 from scheduler_ext.server.http.body import BodyError, read_body, received_at
@@ -52,7 +52,7 @@ def explanations_blueprint(explaining: Explaining) -> Blueprint:
 
 
 def questions_blueprint(
-    source: Source, config: Configuration, explainer: Explainer, waiting: Waiting
+    source: Source, config: Configuration, explainer: Explainer, waiting: WaitingPods
 ) -> Blueprint:
     """Routes about the cluster: inventory, pods, snapshot and ledger."""
     routes = Blueprint("questions", __name__)
@@ -119,7 +119,7 @@ def _refuse_laborious(spec: kube.PodSpec) -> None:
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = (affinity.required.node_selector_terms if affinity and affinity.required else None) or ()
     preferred = (affinity.preferred if affinity else None) or ()
-    terms = (*required, *(each.preference or kube.NodeSelectorTerm() for each in preferred))
+    terms = (*required, *(each.preference or kube.NodeSelectorTermObject() for each in preferred))
     parts = [part for term in terms for part in (*(term.match_expressions or ()), *(term.match_fields or ()))]
     values = sum(len(part.values or ()) for part in parts)
     containers = (*(spec.init_containers or ()), *(spec.containers or ()))

@@ -78,7 +78,7 @@ class ServerOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ListenerLimits:
     """Bounds of one listener; durations in seconds, sizes in bytes."""
 
     threads: int

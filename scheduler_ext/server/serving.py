@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scheduler_ext.background import Background
     from scheduler_ext.core.node.node import NodeInfo, Wait
     from scheduler_ext.core.request.gang_wish import GangKey
-    from scheduler_ext.explain.waiting import Waiting
+    from scheduler_ext.explain.waiting import WaitingPods
     from scheduler_ext.extender.answer import Answer
     from scheduler_ext.extender.extender import Extender
     from scheduler_ext.server.explaining import Explaining
@@ -58,7 +58,7 @@ class Served:
     source: Source
     extender: Extender
     explaining: Explaining
-    waiting: Waiting
+    waiting: WaitingPods
     gpus: GpuText
     features: Sequence[Serving] = ()
     demo_folder: Path | None = None

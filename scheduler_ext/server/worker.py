@@ -28,7 +28,7 @@ from scheduler_ext.server.http.connection import LINGER_S
 from scheduler_ext.server.http.http_server import HttpServer
 from scheduler_ext.server.http.listeners import url
 from scheduler_ext.server.http.tls import ServerCertificates
-from scheduler_ext.server.server_options import MIB, Apps, Limits, ServerOptions
+from scheduler_ext.server.server_options import MIB, Apps, ListenerLimits, ServerOptions
 
 log = logging.getLogger(__name__)
 
@@ -107,10 +107,10 @@ class ExtenderWorker(Worker):  # type: ignore[misc]
         # Four of the largest requests fit at once.
         body = options.max_body_bytes
         # A body of 5,000 names arrives in one read.
-        api = Limits(options.threads, 1000, body, 4 * body, MIB // 4, *timeouts_s)
+        api = ListenerLimits(options.threads, 1000, body, 4 * body, MIB // 4, *timeouts_s)
         # Probes and one or two scrapers; no body is larger than a pod. A scrape of 5,000 nodes has
         # 5.3 MB, and 38 with a series for each GPU.
-        side = Limits(4, 256, 4 * MIB, 64 * MIB, MIB // 16, *timeouts_s)
+        side = ListenerLimits(4, 256, 4 * MIB, 64 * MIB, MIB // 16, *timeouts_s)
         apps = self._apps
         return [
             HttpServer("api", self.sockets[0], apps.api, api, self.cfg, self._certificates),

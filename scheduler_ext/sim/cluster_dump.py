@@ -18,7 +18,7 @@ from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import vendor_of
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod, admits, model_of
-from scheduler_ext.sim.world import NodeShape, World
+from scheduler_ext.sim.world import TraceNode, World
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import gang_wish
@@ -41,7 +41,7 @@ _NO_MODEL = ("none",)
 
 
 @dataclass(frozen=True, slots=True)
-class _Gpu:
+class _SimulatedGpu:
     """A GPU that the simulation gives away; `share_mib` is the memory for shares, and `memory_mib` all of it,
     0 if unknown. `device` is None if only labels describe it."""
 
@@ -54,7 +54,7 @@ class _Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
+class _DumpedPod:
     """A pod on a node, with its requests of CPU and main memory."""
 
     pod: BoundPod
@@ -70,9 +70,9 @@ class ClusterDump:
         self._sizing = sizing
         self._pods = state.objects.pods
         self.notes: list[str] = []
-        self._gpus: list[list[_Gpu]] = []
-        self._running: list[list[_Running]] = []
-        shapes: list[NodeShape] = []
+        self._gpus: list[list[_SimulatedGpu]] = []
+        self._running: list[list[_DumpedPod]] = []
+        shapes: list[TraceNode] = []
         left = Counter[str]()
         on_nodes = state.objects.pods_by_node()
         for name, info in sorted(state.infos.items()):
@@ -90,7 +90,7 @@ class ClusterDump:
             value = info.value
             if gpus and info.fraction > 1:
                 value = info.gpu_value(model_of(model), sizing.policy.values)
-            shapes.append(NodeShape(name, cpu_milli, memory_mib, len(gpus), model, value, info.spot))
+            shapes.append(TraceNode(name, cpu_milli, memory_mib, len(gpus), model, value, info.spot))
         self.nodes = tuple(shapes)
         self.notes += [
             f"{_counted(count, 'node')} left out: {cause}" for cause, count in sorted(left.items())
@@ -110,7 +110,7 @@ class ClusterDump:
             for running in sorted(pods, key=lambda each: not self._seen_slots(each.pod, node)):
                 self._hold(world, node, running)
 
-    def nodes_for_trace(self) -> tuple[NodeShape, ...]:
+    def nodes_for_trace(self) -> tuple[TraceNode, ...]:
         """The nodes with all their GPUs, less the CPU and the memory of pods that hold no GPU."""
         shapes = []
         for node, pods in zip(self.nodes, self._running, strict=True):
@@ -158,13 +158,13 @@ class ClusterDump:
                 f"{sharing} of {len(names)} GPU nodes are for memory shares; here every node takes all pods"
             )
 
-    def _usable(self, info: NodeInfo) -> list[_Gpu]:
+    def _usable(self, info: NodeInfo) -> list[_SimulatedGpu]:
         """The healthy GPUs of the node's commonest model that are neither cordoned nor in MIG mode, at most
         as many as it advertises."""
         headroom = self._sizing.headroom_percent if info.share_node else 0
         if info.report is not None:
             gpus = [
-                _Gpu(
+                _SimulatedGpu(
                     model=device.model.name,
                     vendor=device.vendor,
                     share_mib=shareable_mib(device, headroom),
@@ -179,7 +179,7 @@ class ClusterDump:
             estimate = info.estimate
             memory_mib = estimate.memory_mib or 0
             capability = estimate.compute_capability or estimate.model.compute_capability
-            gpu = _Gpu(estimate.model.name, estimate.vendor, memory_mib, memory_mib, capability)
+            gpu = _SimulatedGpu(estimate.model.name, estimate.vendor, memory_mib, memory_mib, capability)
             gpus = [gpu] * estimate.count
         else:
             return []
@@ -192,10 +192,10 @@ class ClusterDump:
             gpus = gpus[: sum(map(info.limit, self._sizing.resources.whole))]
         return gpus
 
-    def _as_running(self, pod: kube.Pod) -> _Running:
+    def _as_running(self, pod: kube.Pod) -> _DumpedPod:
         try:
             bound = bound_pod(pod, self._sizing.resources)
-            return _Running(bound, bound.cpu_milli, _asked_memory_mib(pod))
+            return _DumpedPod(bound, bound.cpu_milli, _asked_memory_mib(pod))
         except QuantityError as error:
             raise InventoryError(f"Pod {pod_name(pod)}: {error}") from None
 
@@ -208,7 +208,7 @@ class ClusterDump:
             if gpu.device is not None and (gpu.device.uuid in annotated or pod.is_on(gpu.device))
         ]
 
-    def _hold(self, world: World, node: int, running: _Running) -> None:
+    def _hold(self, world: World, node: int, running: _DumpedPod) -> None:
         pod = running.pod
         cpu_milli = min(running.cpu_milli, int(world.cpu_free[node]))
         memory_mib = min(running.memory_mib, int(world.memory_free[node]))
@@ -254,7 +254,7 @@ class ClusterDump:
         milli = _part_milli(share_mib, smallest)
         return replace(plain, gpus=1, gpu_milli=milli, models=self._wishes(request, admitted))
 
-    def _admitted(self, request: GpuRequest) -> list[_Gpu]:
+    def _admitted(self, request: GpuRequest) -> list[_SimulatedGpu]:
         """The models that the pod's wishes admit, by their smallest GPU."""
         least_capability = version_number(request.min_compute_capability)
         return [
@@ -265,14 +265,14 @@ class ClusterDump:
             and version_number(gpu.compute_capability) >= least_capability
         ]
 
-    def _wishes(self, request: GpuRequest, admitted: list[_Gpu]) -> tuple[str, ...]:
+    def _wishes(self, request: GpuRequest, admitted: list[_SimulatedGpu]) -> tuple[str, ...]:
         """The models that a kind of pod names: none if it takes every GPU of the cluster."""
         if len(admitted) == len(self._models):
             return tuple(sorted(request.models))
         return tuple(sorted(gpu.model for gpu in admitted)) or _NO_MODEL
 
 
-def _cause_to_leave_out(info: NodeInfo, node: kube.Node | None) -> str | None:
+def _cause_to_leave_out(info: NodeInfo, node: kube.NodeObject | None) -> str | None:
     source = info.report or info.estimate
     if node is not None and node.spec is not None and node.spec.unschedulable:
         return "cordoned"
@@ -304,7 +304,7 @@ def _ignored(pod: kube.Pod) -> list[str]:
     return found + not_modelled(pod)
 
 
-def _memory_mib(name: str, node: kube.Node | None) -> int:
+def _memory_mib(name: str, node: kube.NodeObject | None) -> int:
     if node is None:
         return _UNLIMITED_MIB
     try:

@@ -16,7 +16,7 @@ from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Placement, Scheduler, Settings
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import Expectation, PodKind, TracePod
-from scheduler_ext.sim.world import Cluster, NodeShape, World
+from scheduler_ext.sim.world import Cluster, TraceNode, World
 
 # A pod, and how long it runs.
 Arrival = tuple[TracePod, float]
@@ -32,7 +32,7 @@ class Experiment:
     lifetimes. `knobs` are the weights, the strategy and the values of models of the default policy."""
 
     trace: str
-    nodes: tuple[NodeShape, ...]
+    nodes: tuple[TraceNode, ...]
     pods: tuple[TracePod, ...]
     policy: str
     seed: int
@@ -48,7 +48,7 @@ class Experiment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """The run for the report, and the values for plots. `allocation_percent` and `fragmentation_percent`
     are of the cluster, by arrived load in per cent; `rooms_milli` is `[slot, node]` at the end, -1 where
     a node has no such GPU; `models` is `[node]`."""
@@ -61,7 +61,7 @@ class Outcome:
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class _UnplacedPod:
     """A pod that fits, but on no node that was examined for it."""
 
     arrival: Arrival
@@ -88,7 +88,7 @@ class Simulation:
         target = Target(cluster, self._expectation.workload, experiment.seed, experiment.knobs)
         policy = (experiment.custom or POLICIES[experiment.policy])(target)
         self.scheduler = Scheduler(self.world, policy, experiment.settings, experiment.seed)
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_UnplacedPod] = []
         self._pods, self._most_tries = 0, 1
         self.arrived_milli = 0
         self._allocated_milli = 0
@@ -115,7 +115,7 @@ class Simulation:
             kind = arriving[0].kind
             placement = self.scheduler.choose(kind)
             if placement is None and self.scheduler.fits(kind):
-                self._waiting.append(_Waiting(arriving))
+                self._waiting.append(_UnplacedPod(arriving))
             else:
                 yield arriving, placement
         while woken := [each for each in self._waiting if each.tick != self.world.tick]:
@@ -130,7 +130,7 @@ class Simulation:
             yield from self._try(self._waiting)
             in_vain = in_vain + 1 if len(self._waiting) == before else 0
 
-    def _try(self, pods: Sequence[_Waiting]) -> Iterator[Decided]:
+    def _try(self, pods: Sequence[_UnplacedPod]) -> Iterator[Decided]:
         for each in sorted(pods, key=lambda each: -each.arrival[0].priority):
             kind = each.arrival[0].kind
             placement = self.scheduler.choose(kind)
@@ -164,7 +164,7 @@ class Simulation:
         allocation_curve: Mapping[int, float] | None = None,
         fragmentation_curve: Mapping[int, float] | None = None,
         **measured: Any,
-    ) -> Outcome:
+    ) -> RunOutcome:
         """The outcome at the end; `measured` are the fields of a Run that a protocol adds."""
         latencies = np.array(self.scheduler.latencies_s)
         run = Run(
@@ -182,7 +182,7 @@ class Simulation:
         )
         world, cluster = self.world, self.world.cluster
         slots = np.arange(len(world.room_milli))[:, None]
-        return Outcome(
+        return RunOutcome(
             run=run,
             allocation_percent=allocation_curve or {},
             fragmentation_percent=fragmentation_curve or {},

@@ -11,7 +11,7 @@ import click
 from scheduler_ext.cli.options import Decorator
 from scheduler_ext.core.request.gang_wish import GangWish
 from scheduler_ext.feature import installed
-from scheduler_ext.sim.experiment import Experiment, Outcome
+from scheduler_ext.sim.experiment import Experiment, RunOutcome
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire.objects import Objects
 
@@ -24,7 +24,7 @@ class TraceOptions(Protocol):
     def check(self, ctx: click.Context, protocol: str, load: float) -> None:
         """Raises click.UsageError for options that contradict each other."""
 
-    def runs(self) -> Sequence[Callable[[Experiment], Outcome]]:
+    def runs(self) -> Sequence[Callable[[Experiment], RunOutcome]]:
         """What runs for each policy and seed in place of the protocol; none: the protocol itself."""
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from scheduler_ext.sim.openb import Traces
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 
 GENERATED = "generated"
 GENERATOR_SEED = 0
@@ -121,20 +121,20 @@ FAMILIES: Mapping[str, Family] = {
 
 def generate_traces(
     node_count: int, seed: int = GENERATOR_SEED, family: str = MIXED
-) -> tuple[tuple[NodeShape, ...], Traces]:
+) -> tuple[tuple[TraceNode, ...], Traces]:
     """Nodes and a trace of pods for them, as of `read_traces`, which the arguments determine."""
     nodes = tuple(generate_nodes(node_count, seed, family))
     return nodes, {GENERATED: tuple(generate_pods(nodes, seed, family))}
 
 
-def generate_nodes(count: int, seed: int, family: str = MIXED) -> list[NodeShape]:
+def generate_nodes(count: int, seed: int, family: str = MIXED) -> list[TraceNode]:
     """Nodes of the kinds of a family."""
     rng = random.Random(f"nodes {seed}")
     machines = FAMILIES[family].machines
-    return [NodeShape(f"node-{index:05}", *_drawn(rng, machines)) for index in range(count)]
+    return [TraceNode(f"node-{index:05}", *_drawn(rng, machines)) for index in range(count)]
 
 
-def generate_pods(nodes: Sequence[NodeShape], seed: int, family: str = MIXED) -> list[TracePod]:
+def generate_pods(nodes: Sequence[TraceNode], seed: int, family: str = MIXED) -> list[TracePod]:
     """Pods that request about as many GPUs as the nodes have, each at most as many as the largest node."""
     rng, kinds = random.Random(f"pods {seed}"), FAMILIES[family]
     gpus = [(count, part) for count, part in kinds.gpus if count <= max(node.gpus for node in nodes)]

@@ -19,7 +19,7 @@ _RESOURCES = ResourceNames()
 _NO_HEADROOM = 0
 
 
-class State(NamedTuple):
+class StateKey(NamedTuple):
     """The key of a node state: the shape, the room of the GPUs, the fullest first, and the free CPU."""
 
     shape: int
@@ -41,14 +41,14 @@ class NodeStates:
         ]
         self._slots: list[dict[tuple[str, Hashable], Slot]] = [{} for _ in shapes]
 
-    def key(self, node: int, rooms: list[int], cpu_free: int) -> State:
+    def key(self, node: int, rooms: list[int], cpu_free: int) -> StateKey:
         """The key of a node's state: the free CPU is in the coarse steps of states, the rooms are sorted."""
         cpu_milli = self._infos[self.shape_of[node]].cpu_milli
         assert cpu_milli is not None
         coarse = coarse_free_milli(cpu_milli, cpu_milli - cpu_free)
-        return State(self.shape_of[node], tuple(rooms), coarse)
+        return StateKey(self.shape_of[node], tuple(rooms), coarse)
 
-    def of(self, state: State) -> Node:
+    def of(self, state: StateKey) -> Node:
         """A node in this state, as in the core."""
         info, rooms = self._infos[state.shape], state.room_milli
         assert info.report is not None

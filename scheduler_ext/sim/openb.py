@@ -10,7 +10,7 @@ from pathlib import Path
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.csv_rows import MOST_GPUS, Row, csv_rows, shown
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 
 Traces = dict[str, tuple[TracePod, ...]]
 
@@ -24,7 +24,7 @@ OPTIONAL_POD_COLUMNS = ("gpu_spec", "qos")
 GANG_COLUMN = "gang"
 
 
-def read_traces(nodes_csv: Path, pods_csv: Sequence[Path]) -> tuple[tuple[NodeShape, ...], Traces]:
+def read_traces(nodes_csv: Path, pods_csv: Sequence[Path]) -> tuple[tuple[TraceNode, ...], Traces]:
     """The nodes, and the pods of each file by its name without the suffix. Raises SimulationError, which
     names the file, and the line and column, if it is one of these."""
     nodes = tuple(read_nodes(nodes_csv))
@@ -35,7 +35,7 @@ def read_traces(nodes_csv: Path, pods_csv: Sequence[Path]) -> tuple[tuple[NodeSh
     return nodes, traces
 
 
-def write_traces(folder: Path, nodes: Sequence[NodeShape], traces: Traces) -> None:
+def write_traces(folder: Path, nodes: Sequence[TraceNode], traces: Traces) -> None:
     """Write `nodes.csv` and a CSV of pods for each trace, by its name, as `read_traces` reads them.
     Raises SimulationError if they cannot be written."""
     try:
@@ -47,7 +47,7 @@ def write_traces(folder: Path, nodes: Sequence[NodeShape], traces: Traces) -> No
         write_pods(folder / f"{name}.csv", pods)
 
 
-def read_nodes(path: Path) -> list[NodeShape]:
+def read_nodes(path: Path) -> list[TraceNode]:
     """The nodes of a file; raises SimulationError, which names file, line and column."""
     nodes = []
     seen: set[str] = set()
@@ -62,7 +62,7 @@ def read_nodes(path: Path) -> list[NodeShape]:
         if gpus and not model:
             raise row.error("model", "a node with GPUs needs their model")
         value = row.amount(VALUE_COLUMN)
-        nodes.append(NodeShape(name, row.number("cpu_milli"), row.number("memory_mib"), gpus, model, value))
+        nodes.append(TraceNode(name, row.number("cpu_milli"), row.number("memory_mib"), gpus, model, value))
     if not any(node.gpus for node in nodes):
         raise SimulationError(f"{path}: no node has a GPU; there is nothing to place on")
     return nodes
@@ -76,7 +76,7 @@ def read_pods(path: Path) -> list[TracePod]:
     ]
 
 
-def write_nodes(path: Path, nodes: Sequence[NodeShape]) -> None:
+def write_nodes(path: Path, nodes: Sequence[TraceNode]) -> None:
     """Write nodes as `read_nodes` reads them; their values and spot are not written."""
     _write(path, NODE_COLUMNS, [astuple(node)[: len(NODE_COLUMNS)] for node in nodes])
 

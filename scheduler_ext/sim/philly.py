@@ -14,7 +14,7 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.csv_rows import MOST_GPUS, csv_rows, shown
 from scheduler_ext.sim.openb import Traces
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 from scheduler_ext.wire.files import MAX_TRACE_BYTES, read_file
 
 _NAME, _GPUS, _MEMORY = "machineId", "number of GPUs", "single GPU mem"
@@ -32,12 +32,12 @@ class _Attempt(Struct):
     detail: list[_Server] = field(default_factory=list[_Server])
 
 
-class _Job(Struct):
+class _PhillyJob(Struct):
     jobid: str
     attempts: list[_Attempt] = field(default_factory=list[_Attempt])
 
 
-def read_philly(machines: Path, jobs: Sequence[Path]) -> tuple[tuple[NodeShape, ...], Traces, list[str]]:
+def read_philly(machines: Path, jobs: Sequence[Path]) -> tuple[tuple[TraceNode, ...], Traces, list[str]]:
     """The nodes, the pods of each file of jobs by its name without the suffix, and notes on jobs left out.
     Raises SimulationError, which names the file, and the line or the field."""
     nodes = tuple(_nodes(machines))
@@ -58,7 +58,7 @@ def read_philly(machines: Path, jobs: Sequence[Path]) -> tuple[tuple[NodeShape, 
     return nodes, traces, notes
 
 
-def _nodes(path: Path) -> Iterator[NodeShape]:
+def _nodes(path: Path) -> Iterator[TraceNode]:
     """The machines; a GPU's model is its memory, such as 24GB, as the trace names no other."""
     seen: set[str] = set()
     for row in csv_rows(path, (_NAME, _GPUS, _MEMORY)):
@@ -70,16 +70,16 @@ def _nodes(path: Path) -> Iterator[NodeShape]:
         gpus, memory = row.number(_GPUS, MOST_GPUS), row.text(_MEMORY)
         if gpus and not memory:
             raise row.error(_MEMORY, "a machine with GPUs needs the memory of one, such as 24GB")
-        yield NodeShape(name, 0, 0, gpus, memory)
+        yield TraceNode(name, 0, 0, gpus, memory)
 
 
-def _jobs(path: Path) -> list[_Job]:
+def _jobs(path: Path) -> list[_PhillyJob]:
     try:
         text = read_file(path, MAX_TRACE_BYTES)
     except OSError as error:
         raise SimulationError(f"{path}: cannot be read: {error.strerror}") from None
     try:
-        return msgspec.json.decode(text, type=list[_Job])
+        return msgspec.json.decode(text, type=list[_PhillyJob])
     except msgspec.ValidationError as error:
         problem, _, where = str(error).partition(" - at `$")
         raise SimulationError(f"{path}, job {where.rstrip('`') or 'list'}: {problem}") from None
@@ -91,12 +91,12 @@ def _jobs(path: Path) -> list[_Job]:
         raise SimulationError(f"{path}: is no JSON: nested too deeply") from None
 
 
-def _first_servers(job: _Job) -> list[_Server]:
+def _first_servers(job: _PhillyJob) -> list[_Server]:
     """The servers of the first attempt, whose GPUs are those of the job, as in the trace's own analysis."""
     return job.attempts[0].detail if job.attempts else []
 
 
-def _pods(path: Path, number: int, job: _Job) -> Iterator[TracePod]:
+def _pods(path: Path, number: int, job: _PhillyJob) -> Iterator[TracePod]:
     """A pod for each server, because a pod is on one node only; those of several servers are a gang."""
     servers = [server for server in _first_servers(job) if server.gpus]
     for index, server in enumerate(servers):

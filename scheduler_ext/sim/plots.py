@@ -9,7 +9,7 @@ import numpy as np
 
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.node.columns import Floats
-from scheduler_ext.sim.experiment import Outcome, at_load
+from scheduler_ext.sim.experiment import RunOutcome, at_load
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.trace_workload import GPU_MILLI
 
@@ -19,14 +19,14 @@ _FROM_PERCENT = 60
 # Above and below the lines of differences, as a part of their range.
 _MARGIN = 0.1
 
-Grouped = Mapping[str, Sequence[Outcome]]
+Grouped = Mapping[str, Sequence[RunOutcome]]
 
 
-def write_plots(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
+def write_plots(folder: Path, outcomes: Sequence[RunOutcome]) -> list[Path]:
     """Write the pictures of each trace into a folder. They are TRACE-cluster.png and, for inflation,
     TRACE-allocation.png and TRACE-fragmentation.png. Raises SimulationError if matplotlib is missing, or
     the folder or a picture cannot be written."""
-    by_trace: dict[str, dict[str, list[Outcome]]] = {}
+    by_trace: dict[str, dict[str, list[RunOutcome]]] = {}
     for outcome in outcomes:
         by_trace.setdefault(outcome.run.trace, {}).setdefault(outcome.run.policy, []).append(outcome)
     try:
@@ -163,7 +163,7 @@ def _clusters(trace: str, by_policy: Grouped) -> Any:
     return figure
 
 
-def _cells(outcome: Outcome) -> tuple[Floats, list[tuple[str, int, int]]]:
+def _cells(outcome: RunOutcome) -> tuple[Floats, list[tuple[str, int, int]]]:
     """The used part of each GPU, `[slot, node]`, and the range of each model's nodes. Nodes are sorted by
     model and use; slots without a GPU are nan."""
     rooms = outcome.rooms_milli.astype(np.float64)

@@ -9,7 +9,7 @@ from scheduler_ext.sim.cluster_dump import ClusterDump
 from scheduler_ext.sim.custom_policy import CustomPolicy
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
-from scheduler_ext.sim.policies.fgd import TARGET_PART, Fragmentation
+from scheduler_ext.sim.policies.fgd import TARGET_PART, FragmentationMeasure
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.trace_workload import TracePod, workload_of
 from scheduler_ext.sim.world import Cluster, NodesView, World
@@ -49,7 +49,7 @@ def compare_policies(
     cluster = Cluster.of(dump.nodes, knobs.values)
     workload = workload_of([*dump.trace_pods(dump.alive(), noted=False), *pods])
     pods = with_spot(pods, cluster)
-    measure = Fragmentation(cluster, workload.top(TARGET_PART))
+    measure = FragmentationMeasure(cluster, workload.top(TARGET_PART))
     for name, custom in policies.items():
         world = World(cluster)
         dump.hold(world)

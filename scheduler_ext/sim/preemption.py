@@ -25,7 +25,7 @@ _CANDIDATES_PERCENT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class TraceResident:
     """A running pod with its number and its place."""
 
     number: int
@@ -36,7 +36,7 @@ class Resident:
 class OnNodes(Protocol):
     """The running pods by node."""
 
-    def on(self, node: int) -> Collection[Resident]:
+    def on(self, node: int) -> Collection[TraceResident]:
         """The pods on a node."""
 
 
@@ -45,29 +45,29 @@ class Residents:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._by_node: dict[int, dict[int, Resident]] = {}
+        self._by_node: dict[int, dict[int, TraceResident]] = {}
         self._ends: list[tuple[float, int, int]] = []
         self._next = 0
 
-    def on(self, node: int) -> Collection[Resident]:
+    def on(self, node: int) -> Collection[TraceResident]:
         """The pods on a node, in order of arrival."""
         return self._by_node.get(node, {}).values()
 
-    def enter(self, pod: TracePod, placement: Placement, until: float) -> Resident:
+    def enter(self, pod: TracePod, placement: Placement, until: float) -> TraceResident:
         """A pod begins to run."""
         self._world.place(pod.kind, placement.node, placement.slots)
-        resident = Resident(self._next, pod, placement)
+        resident = TraceResident(self._next, pod, placement)
         self._next += 1
         self._by_node.setdefault(placement.node, {})[resident.number] = resident
         heapq.heappush(self._ends, (until, resident.number, placement.node))
         return resident
 
-    def leave(self, resident: Resident) -> None:
+    def leave(self, resident: TraceResident) -> None:
         """A pod ends, at its time or before."""
         del self._by_node[resident.placement.node][resident.number]
         self._world.release(resident.pod.kind, resident.placement.node, resident.placement.slots)
 
-    def next_end(self, until: float) -> tuple[float, Resident] | None:
+    def next_end(self, until: float) -> tuple[float, TraceResident] | None:
         """The next pod whose time ends, with that time; None if no other one ends up to `until`. It leaves
         when the caller lets it."""
         while self._ends and self._ends[0][0] <= until:
@@ -78,7 +78,7 @@ class Residents:
         return None
 
 
-class Preemption:
+class SimulatedPreemption:
     """Finds victims in a world, without evicting them."""
 
     def __init__(self, world: World, residents: OnNodes, seed: int) -> None:
@@ -86,7 +86,7 @@ class Preemption:
         self._residents = residents
         self._random = random.Random(f"preemption {seed}")
 
-    def victims(self, pod: TracePod) -> Sequence[Resident]:
+    def victims(self, pod: TracePod) -> Sequence[TraceResident]:
         """The victims; empty if no eviction of lower priorities makes room."""
         cluster, kind = self._world.cluster, pod.kind
         able = (
@@ -101,7 +101,7 @@ class Preemption:
         found = filter(None, (self._victims_on(node, pod) for node in nodes[start:] + nodes[:start]))
         return min(islice(found, wanted), key=_cost, default=[])
 
-    def _victims_on(self, node: int, pod: TracePod) -> list[Resident]:
+    def _victims_on(self, node: int, pod: TracePod) -> list[TraceResident]:
         lower = [resident for resident in self._residents.on(node) if resident.pod.priority < pod.priority]
         if not lower:
             return []
@@ -128,7 +128,7 @@ class _Left:
         self._memory_mib = int(world.memory_free[node])
         self._room_milli: list[int] = world.room_milli[:, node].tolist()
 
-    def take(self, resident: Resident, sign: int) -> None:
+    def take(self, resident: TraceResident, sign: int) -> None:
         kind = resident.pod.kind
         self._cpu_milli -= sign * kind.cpu_milli
         self._memory_mib -= sign * kind.memory_mib
@@ -141,7 +141,7 @@ class _Left:
         return sum(room >= kind.gpu_milli for room in self._room_milli) >= kind.gpus
 
 
-def _cost(victims: Sequence[Resident]) -> tuple[int, int, int]:
+def _cost(victims: Sequence[TraceResident]) -> tuple[int, int, int]:
     """Compared in this order: the highest priority, the demand and the number of the victims."""
     return (
         max(victim.pod.priority for victim in victims),

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
 from scheduler_ext.sim.arrivals import asked_milli, inflated
-from scheduler_ext.sim.experiment import Arrival, Decided, Experiment, Outcome, Simulation, at_load
-from scheduler_ext.sim.policies.fgd import TARGET_PART, Fragmentation
-from scheduler_ext.sim.preemption import Preemption, Residents
+from scheduler_ext.sim.experiment import Arrival, Decided, Experiment, RunOutcome, Simulation, at_load
+from scheduler_ext.sim.policies.fgd import TARGET_PART, FragmentationMeasure
+from scheduler_ext.sim.preemption import Residents, SimulatedPreemption
 from scheduler_ext.sim.scheduler import Placement
 from scheduler_ext.sim.trace_workload import TracePod, workload_of
 from scheduler_ext.sim.world import NodesView
@@ -16,13 +16,13 @@ FULL_PERCENT = 100
 FRAGMENTATION_PERCENT = 90
 
 
-def run_inflation(experiment: Experiment) -> Outcome:
+def run_inflation(experiment: Experiment) -> RunOutcome:
     """Run an experiment in which pods arrive, one by one or in bursts, and stay, until requests exceed the
     cluster. A pod that fits on no node is dropped, and counts as arrived; any other pod is placed, at once
     or, if it fits on no examined node, later. Raises SimulationError for impossible settings."""
     simulation = Simulation(experiment)
     world, capacity_milli = simulation.world, simulation.world.cluster.capacity_milli
-    measure = Fragmentation(world.cluster, workload_of(simulation.pods).top(TARGET_PART))
+    measure = FragmentationMeasure(world.cluster, workload_of(simulation.pods).top(TARGET_PART))
     # By arrived load, which is rounded to whole per cents: the fragmentation before the first pod arrives at
     # it, and the mean allocation over the pods that arrive, as a sum and a count.
     fragmentation: dict[int, float] = {}
@@ -64,7 +64,7 @@ def run_inflation(experiment: Experiment) -> Outcome:
     )
 
 
-def run_churn(experiment: Experiment) -> Outcome:
+def run_churn(experiment: Experiment) -> RunOutcome:
     """Run an experiment in which pods arrive at random times, run for random times, and leave. Arrivals are
     Poisson and lifetimes exponential with mean 1, so that the offered load is the
     rate times the mean demand over the capacity. A pod that fits on no node leaves at once, unless it may
@@ -90,7 +90,7 @@ class _Churn:
         self._experiment = experiment
         self._world, self._pods = simulation.world, simulation.pods
         self._residents = Residents(self._world)
-        self._preemption = Preemption(self._world, self._residents, experiment.seed)
+        self._preemption = SimulatedPreemption(self._world, self._residents, experiment.seed)
         self._capacity_milli = self._world.cluster.capacity_milli
         offered_milli = experiment.load * self._capacity_milli
         # The mean time between two arrivals.
@@ -150,7 +150,7 @@ class _Churn:
         placement = self.simulation.scheduler.choose(pod.kind, everywhere=True) if victims else None
         return placement, sum(victim.pod.kind.demand_milli for victim in victims)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> RunOutcome:
         """The outcome at the end."""
         mean_milli = self._area_milli / self._experiment.measured
         evicts = self._experiment.priorities in ("qos", "drawn") or any(
@@ -166,4 +166,4 @@ class _Churn:
         )
 
 
-PROTOCOLS: Mapping[str, Callable[[Experiment], Outcome]] = {"inflation": run_inflation, "churn": run_churn}
+PROTOCOLS: Mapping[str, Callable[[Experiment], RunOutcome]] = {"inflation": run_inflation, "churn": run_churn}

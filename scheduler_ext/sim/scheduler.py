@@ -99,7 +99,7 @@ class Placement:
     slots: tuple[int, ...]
 
 
-class _Scored:
+class _KindScores:
     """The scores of all nodes for one kind of pod at a tick; -inf does not fit. `passes` are the nodes that
     kube-scheduler's own filters let pass."""
 
@@ -128,7 +128,7 @@ class Scheduler:
         self._first = self.ties == "first"
         self._points = bool(settings.intree) or settings.points
         self._random = random.Random(f"ties {seed}")
-        self._scored: dict[tuple[int, PodKind], _Scored] = {}
+        self._scored: dict[tuple[int, PodKind], _KindScores] = {}
         self._admits = cache(world.cluster.admits)
         self._sampling: Sampling | None = None
         if settings.sampled_percent < 100:
@@ -166,14 +166,14 @@ class Scheduler:
         """The place for the pod now and its total; `only` on these nodes, `[node]`, None for all."""
         return self._best(kind, self._up_to_date(kind), only)
 
-    def _totals(self, kind: PodKind, scored: _Scored) -> Floats:
+    def _totals(self, kind: PodKind, scored: _KindScores) -> Floats:
         if (of_cluster := self._policy.of_cluster(kind, self._world)) is None:
             return scored.score
         # Rounded as in the core, so that equal totals stay equal.
         totals: Floats = np.round(scored.score + of_cluster, TOTAL_DECIMALS)
         return totals
 
-    def _best(self, kind: PodKind, scored: _Scored, only: Bools | None) -> tuple[Placement, float] | None:
+    def _best(self, kind: PodKind, scored: _KindScores, only: Bools | None) -> tuple[Placement, float] | None:
         totals = self._totals(kind, scored)
         if only is not None:
             totals = np.where(only, totals, -np.inf)
@@ -193,20 +193,20 @@ class Scheduler:
         """The place of the pod on a node that takes it."""
         return self._placed(kind, node, self._up_to_date(kind))
 
-    def _placed(self, kind: PodKind, node: int, scored: _Scored) -> Placement:
+    def _placed(self, kind: PodKind, node: int, scored: _KindScores) -> Placement:
         if not kind.gpus:
             return Placement(node, ())
         if kind.is_share:
             return Placement(node, (int(scored.slot[node]),))
         return Placement(node, self._world.whole_gpus(node, kind.gpus))
 
-    def _up_to_date(self, kind: PodKind) -> _Scored:
+    def _up_to_date(self, kind: PodKind) -> _KindScores:
         key = self._policy.phase(self._world), kind
         scored = self._scored.get(key)
         if scored is None:
             if len(self._scored) * len(self._world.cluster) > self.most_kept:
                 self._scored.clear()
-            scored = self._scored[key] = _Scored(self._admits(kind.models))
+            scored = self._scored[key] = _KindScores(self._admits(kind.models))
         # Before the first evaluation, all nodes have changed.
         changed = np.arange(len(scored.score)) if scored.tick < 0 else self._world.changed_since(scored.tick)
         if len(changed):
@@ -214,7 +214,7 @@ class Scheduler:
         scored.tick = self._world.tick
         return scored
 
-    def _evaluate(self, kind: PodKind, scored: _Scored, nodes: Indexes) -> None:
+    def _evaluate(self, kind: PodKind, scored: _KindScores, nodes: Indexes) -> None:
         scored.score[nodes] = -np.inf
         scored.passes[nodes], fits = self._fit(kind, scored.admits[nodes], nodes)
         fitting = nodes[fits]
@@ -247,7 +247,7 @@ class Scheduler:
             passes &= admits
         return passes, fits
 
-    def _as_points(self, score: Floats, scored: _Scored, resolution: float) -> Floats:
+    def _as_points(self, score: Floats, scored: _KindScores, resolution: float) -> Floats:
         """The scores as an extender's 0 to 10, and kube-scheduler's own beside them if it has a say."""
         mapped = points(score, resolution).astype(np.float64) * _EXTENDER_POINT
         if scored.intree is not None:

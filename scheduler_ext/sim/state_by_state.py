@@ -18,7 +18,7 @@ from scheduler_ext.core.node.node import UNLIMITED
 from scheduler_ext.core.scores import SCORES
 from scheduler_ext.core.scores.future_demand import Balance, Fragmentation, Tightness, WholeGpus
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.sim.node_states import State
+from scheduler_ext.sim.node_states import StateKey
 from scheduler_ext.sim.trace_workload import PodKind, admits, core_cpu_milli
 
 # The filters and scores that are computed here or never distinguish simulated nodes.
@@ -47,7 +47,7 @@ def knows(policy: SchedulingPolicy) -> bool:
     return policy.strategy == "fragmentation" and used <= _KNOWN
 
 
-class Asked(NamedTuple):
+class KindRequest(NamedTuple):
     """What a kind of pod asks, the part that each score has of its totals, and their resolution."""
 
     cpu_milli: int
@@ -75,7 +75,7 @@ class _Shape(NamedTuple):
     spot: bool
 
 
-class _Demand(NamedTuple):
+class _NodeDemand(NamedTuple):
     """The values of a node to future demand, named as in core.forecast.demand."""
 
     idle: float
@@ -116,10 +116,10 @@ class StateByState:
             for state in shapes
         ]
         self._loss = LossWeights.of(policy.weights)
-        self._before: dict[State, _Demand] = {}
+        self._before: dict[StateKey, _NodeDemand] = {}
         self._steps: dict[tuple[int, int], _Step] = {}
 
-    def asked(self, kind: PodKind) -> Asked:
+    def asked(self, kind: PodKind) -> KindRequest:
         """The kind of pod as `decide` takes it."""
         cluster, cpu_milli = self._cluster, core_cpu_milli(kind.cpu_milli)
         asks_gpu, knows_cpu = kind.gpus > 0, self._forecast.knows_cpu
@@ -140,7 +140,7 @@ class StateByState:
         names = [score.name for score in SCORES if applies.get(score.name)]
         weights = {name: max(self._policy.weights.get(name, 0.0), 0.0) for name in names}
         together = sum(weights.values()) or 1.0
-        return Asked(
+        return KindRequest(
             cpu_milli,
             whole=0 if kind.is_share else kind.gpus,
             share_milli=kind.gpu_milli if kind.is_share else None,
@@ -150,7 +150,7 @@ class StateByState:
             resolution=RESOLUTION / together,
         )
 
-    def decide(self, asked: Asked, state: State) -> tuple[float, int]:
+    def decide(self, asked: KindRequest, state: StateKey) -> tuple[float, int]:
         """The total, -inf if it does not fit, and the slot of its share, 0 without one."""
         rooms, cpu, shape = state.room_milli, state.cpu_free_milli, self._shapes[state.shape]
         before = self._before.get(state)
@@ -177,7 +177,7 @@ class StateByState:
 
     def _demand(
         self, shape: _Shape, rooms: tuple[int, ...], cpu: int, idle: float, whole: int, taken: int = 0
-    ) -> _Demand:
+    ) -> _NodeDemand:
         """With these rooms and this CPU. So many whole GPUs are `taken`: they are still in `rooms`, but
         no more in `idle` and `whole`."""
         unusable, several, _ = self._step(shape.row, cpu)
@@ -188,10 +188,10 @@ class StateByState:
             usable = worth * beside / max(math.cbrt(worth**3 + beside**3), 1e-9)
         alone = sum([unusable[room] for room in rooms]) - taken * unusable[WHOLE]
         unusable_idle = alone + _missed_by_several(several, whole, idle)
-        return _Demand(idle, whole, worth, unusable_idle, usable, shape.runs[min(whole, MAX_GPUS)])
+        return _NodeDemand(idle, whole, worth, unusable_idle, usable, shape.runs[min(whole, MAX_GPUS)])
 
     def _cheapest(
-        self, share_milli: int, shape: _Shape, rooms: tuple[int, ...], before: _Demand, cpu: int
+        self, share_milli: int, shape: _Shape, rooms: tuple[int, ...], before: _NodeDemand, cpu: int
     ) -> int:
         """Where the share goes, as core.share_cost prices it; one GPU at least has room."""
         _, several, kept = self._step(shape.row, cpu)
@@ -231,7 +231,9 @@ def _missed_by_several(several: list[float], whole: int, idle: float) -> float:
     return missed * idle + (several[0] - missed) * (idle - whole)
 
 
-def _total(asked: Asked, before: _Demand, after: _Demand, shape: _Shape, left: int, opened: bool) -> float:
+def _total(
+    asked: KindRequest, before: _NodeDemand, after: _NodeDemand, shape: _Shape, left: int, opened: bool
+) -> float:
     """The scores in their order, as core.scores has them, each by its part, without the scarcity and
     the value of models, which depend on the whole cluster. `left` is the rest of the GPU of a share, and
     `opened` is whether its node had no pods."""

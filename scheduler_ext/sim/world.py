@@ -20,7 +20,7 @@ _Number = TypeVar("_Number", np.int32, np.int64, np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
-class NodeShape:
+class TraceNode:
     """A node of a trace: thousandths of a core, MiB of main memory, GPUs of one model. `value` of each in US
     dollars per hour is that of the node's own; 0: of its model. A `spot` node may be taken away."""
 
@@ -49,7 +49,7 @@ class Cluster:
     spot: Bools
 
     @classmethod
-    def of(cls, nodes: Sequence[NodeShape], values: Mapping[str, float] | None = None) -> Cluster:
+    def of(cls, nodes: Sequence[TraceNode], values: Mapping[str, float] | None = None) -> Cluster:
         """The cluster of these nodes, in their order. `values` of models replace those of the table."""
         models = tuple(sorted({node.model for node in nodes}))
         number = {model: index for index, model in enumerate(models)}

@@ -18,7 +18,7 @@ from scheduler_ext.explain.advice import withdrawn
 from scheduler_ext.explain.explain import API_VERSION, asked, needs_of, wish
 from scheduler_ext.explain.ineffective import warnings
 from scheduler_ext.explain.intree_nodes import InTreeNodes, with_pods
-from scheduler_ext.explain.nearest import Refused, miss_of, nearest
+from scheduler_ext.explain.nearest import RefusingNode, miss_of, nearest
 from scheduler_ext.explain.sentences import listed
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.copies import NO_LIMIT, Vessel, fill_all, filled, gpus_used
@@ -58,14 +58,14 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
         sizing = config.sizing()
         nodes = InTreeNodes(state.objects, sizing.resources, state.infos, state.claims)
         seen = state.seen_by(state.waiting_uid(pod), pod_priority(pod), sizing)
-        wanted = _Wanted(request, needs_of(pod, state.claims))
+        wanted = _CountedPod(request, needs_of(pod, state.claims))
         counted = _counted(wanted, nodes, sizing, seen)
         if named := named_claims(pod):
             alone = without_named_claims(pod)
             own = wish(alone, config, state.claims)
             assert isinstance(own, GpuRequest)
-            sharing = _Sharing(namespace, named, state.claims)
-            more = _Wanted(own, needs_of(alone, state.claims))
+            sharing = _SharedClaims(namespace, named, state.claims)
+            more = _CountedPod(own, needs_of(alone, state.claims))
             counted = _counted_sharing(counted, wanted, more, sharing, nodes, sizing, seen)
             notes = sharing.notes()
         notes += [text for ask in request.units for text in withdrawn(ask.resource, seen)]
@@ -96,14 +96,14 @@ def _another(pod: kube.Pod, claims: DeviceIndex | None) -> kube.Pod:
     return with_claims_to_be_made(pod, waits_for_unknown)
 
 
-class _Wanted(NamedTuple):
+class _CountedPod(NamedTuple):
     """What each pod asks."""
 
     request: GpuRequest
     needs: PodNeeds
 
 
-class _Sharing:
+class _SharedClaims:
     """The claims that all of these pods name: the first one gets their devices."""
 
     def __init__(self, namespace: str, names: Sequence[str], index: DeviceIndex | None) -> None:
@@ -131,9 +131,9 @@ class _Sharing:
 
 def _counted_sharing(
     first: dict[str, Any],
-    wanted: _Wanted,
-    more: _Wanted,
-    sharing: _Sharing,
+    wanted: _CountedPod,
+    more: _CountedPod,
+    sharing: _SharedClaims,
     nodes: InTreeNodes,
     sizing: Sizing,
     cluster: Snapshot,
@@ -167,7 +167,7 @@ def _counted_sharing(
     }
 
 
-def _counted(wanted: _Wanted, nodes: InTreeNodes, sizing: Sizing, cluster: Snapshot) -> dict[str, Any]:
+def _counted(wanted: _CountedPod, nodes: InTreeNodes, sizing: Sizing, cluster: Snapshot) -> dict[str, Any]:
     """The counts in the cluster as the pod sees it."""
     request, needs = wanted
     in_tree = _InTree(nodes, needs)
@@ -198,7 +198,7 @@ def _counted(wanted: _Wanted, nodes: InTreeNodes, sizing: Sizing, cluster: Snaps
             copies = in_tree.supplied(name)
         if copies < NO_LIMIT:
             last, there = in_tree.refusal(name, copies), in_tree.full(name, copies)
-            refused.append(Refused(full[name], request, code, last, there, len(names)))
+            refused.append(RefusingNode(full[name], request, code, last, there, len(names)))
             count, limit = copies, refused[-1].reason
         counts.update((name, (count, limit)) for name in names)
         gpus.update((name, gpus_used(vessel.node, request, fill)) for name in names)

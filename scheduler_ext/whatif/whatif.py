@@ -25,7 +25,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import Table
 from scheduler_ext.explain.explain import allocation
 from scheduler_ext.explain.intree_nodes import InTreeNodes, with_pods
-from scheduler_ext.explain.nearest import Lacks, Refused, miss_of, nearest
+from scheduler_ext.explain.nearest import Lacks, RefusingNode, miss_of, nearest
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.cost import value_per_hour
 from scheduler_ext.wire import kube
@@ -152,14 +152,14 @@ class WhatIf:
         """The number of these nodes by the reason for which they refuse the pod."""
         return Counter(each.reason for each in self._refused(asker, among))
 
-    def _refused(self, asker: Asker, among: Collection[str] | None) -> Iterator[Refused]:
+    def _refused(self, asker: Asker, among: Collection[str] | None) -> Iterator[RefusingNode]:
         """Nodes that all refuse the pod."""
         codes = self._decide(asker.request).verdict[self.snapshot.state_of[:-1]].tolist()
         in_tree = self.in_tree.refused(asker.needs)
         for name, code in zip(self.infos, codes, strict=True):
             if among is None or name in among:
                 node, facts = self.snapshot.nodes[name], self.in_tree.facts(name)
-                yield Refused(node, asker.request, code, in_tree.get(name), facts)
+                yield RefusingNode(node, asker.request, code, in_tree.get(name), facts)
 
     def bind(self, asker: Asker, name: str) -> list[dict[str, Any]]:
         """Put a pod on a node that takes it; the devices of its containers, as explain returns them."""

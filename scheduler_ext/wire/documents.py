@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from scheduler_ext.core.errors import DocumentError
-from scheduler_ext.wire.yaml_values import FILE, Limits, yaml_values
+from scheduler_ext.wire.yaml_values import FILE, YamlLimits, yaml_values
 
 # Windows PowerShell writes the second into files.
 _BYTE_ORDER_MARKS: Final = (
@@ -19,7 +19,7 @@ _BYTE_ORDER_MARKS: Final = (
 _DIRECTIVE: Final = re.compile("(?:^|[\n\r\x85\u2028\u2029])(%[^\n\r\x85\u2028\u2029]{0,40})")
 
 
-def json_documents(body: bytes, limits: Limits = FILE) -> Iterator[tuple[str, bytes]]:
+def json_documents(body: bytes, limits: YamlLimits = FILE) -> Iterator[tuple[str, bytes]]:
     """The documents of a text that are not null, each with its place ("document 2"), as JSON. Raises
     DocumentError, possibly after some documents."""
     text = _utf8(body)

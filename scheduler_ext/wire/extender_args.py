@@ -31,7 +31,7 @@ class _NodeList(kube.KubeStruct):
     items: list[Raw] | None = None
 
 
-class _ExtenderArgs(Struct, rename="pascal", gc=False):
+class _ExtenderArgsBody(Struct, rename="pascal", gc=False):
     pod: Raw = Raw(b"null")
     nodes: _NodeList | None = None
     node_names: list[str] | None = None
@@ -54,7 +54,7 @@ class ExtenderArgs(_OfPod, frozen=True):
     bytes of the Node objects, for the reply; None in the names form."""
 
     names: list[str]
-    nodes: list[kube.Node] | None = None
+    nodes: list[kube.NodeObject] | None = None
     raw_nodes: list[Raw] | None = None
 
 
@@ -71,7 +71,7 @@ class HostPriority(Struct, rename="pascal", gc=False):
     score: int
 
 
-class _PreemptionArgs(Struct, rename="pascal", gc=False):
+class _PreemptionArgsBody(Struct, rename="pascal", gc=False):
     pod: Raw = Raw(b"null")
     node_name_to_victims: dict[str, Raw] | None = None
     node_name_to_meta_victims: dict[str, Raw] | None = None
@@ -81,7 +81,7 @@ class _MetaPod(Struct, gc=False):
     uid: str | None = msgspec.field(default=None, name="UID")
 
 
-class _Victims(Struct, Generic[_Pod], rename="pascal", gc=False):
+class _VictimsBody(Struct, Generic[_Pod], rename="pascal", gc=False):
     pods: list[_Pod] | None = None
     violations: _Count | None = msgspec.field(default=None, name="NumPDBViolations")
 
@@ -101,12 +101,12 @@ class PreemptionArgs(_OfPod, frozen=True):
     proposals: dict[str, Proposal]
 
 
-_args_decoder = msgspec.json.Decoder(_ExtenderArgs)
+_args_decoder = msgspec.json.Decoder(_ExtenderArgsBody)
 _pod_decoder = msgspec.json.Decoder(kube.Pod)
-_node_decoder = msgspec.json.Decoder(kube.Node)
-_preemption_decoder = msgspec.json.Decoder(_PreemptionArgs)
-_victims_decoder = msgspec.json.Decoder(_Victims[kube.Pod])
-_meta_decoder = msgspec.json.Decoder(_Victims[_MetaPod])
+_node_decoder = msgspec.json.Decoder(kube.NodeObject)
+_preemption_decoder = msgspec.json.Decoder(_PreemptionArgsBody)
+_victims_decoder = msgspec.json.Decoder(_VictimsBody[kube.Pod])
+_meta_decoder = msgspec.json.Decoder(_VictimsBody[_MetaPod])
 _encoder = msgspec.json.Encoder()
 
 
@@ -196,7 +196,7 @@ def _proposal(node: str, raw: Raw, *, whole: bool) -> Proposal:
 def encode_victims(chosen: Mapping[str, Victims]) -> bytes:
     """The reply to preempt: the victims on each node. Nodes that are missing from it are no candidates."""
     metas = {
-        name: _Victims([_MetaPod(uid) for uid in victims.uids], victims.violations)
+        name: _VictimsBody([_MetaPod(uid) for uid in victims.uids], victims.violations)
         for name, victims in chosen.items()
         if victims.uids
     }

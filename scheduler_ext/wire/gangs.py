@@ -102,7 +102,7 @@ Groups = Callable[[Group], DeclaredGroup | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _GroupReference:
     """A group that the pod names; `where` is the field, `size` its number of pods as text, from
     `size_field`. `group` is the object that says what the pod does not."""
 
@@ -245,7 +245,7 @@ def _own_fields(metadata: kube.ObjectMeta) -> dict[str, str]:
     }
 
 
-def _named(pod: kube.Pod, metadata: kube.ObjectMeta, ours: Mapping[str, str]) -> _Found | None:
+def _named(pod: kube.Pod, metadata: kube.ObjectMeta, ours: Mapping[str, str]) -> _GroupReference | None:
     """The group that the pod names first."""
     namespace = metadata.namespace or "default"
     other = next(_groups_of_others(pod, metadata, namespace), None)
@@ -261,20 +261,20 @@ def _named(pod: kube.Pod, metadata: kube.ObjectMeta, ours: Mapping[str, str]) ->
             f"annotation {GANG}: {shown(ours[GANG])} is no name; use letters, digits, '-', '_' and '.', "
             "at most 253 of them"
         )
-    return _Found(Group("gang", namespace, ours[GANG]), f"annotation {GANG}")
+    return _GroupReference(Group("gang", namespace, ours[GANG]), f"annotation {GANG}")
 
 
-def _groups_of_others(pod: kube.Pod, metadata: kube.ObjectMeta, namespace: str) -> Iterator[_Found]:
+def _groups_of_others(pod: kube.Pod, metadata: kube.ObjectMeta, namespace: str) -> Iterator[_GroupReference]:
     spec = pod.spec or kube.PodSpec()
     labels, annotations = strings(metadata.labels), strings(metadata.annotations)
     if spec.scheduling_group is not None and (name := spec.scheduling_group.pod_group_name):
-        yield _Found(Group("PodGroup", namespace, name), "spec.schedulingGroup.podGroupName")
+        yield _GroupReference(Group("PodGroup", namespace, name), "spec.schedulingGroup.podGroupName")
     if (ref := spec.workload_ref) is not None and ref.name:
         parts = (ref.name, ref.pod_group, ref.pod_group_replica_key)
         name = "/".join(part for part in parts if part)
-        yield _Found(Group("Workload", namespace, name), "spec.workloadRef")
+        yield _GroupReference(Group("Workload", namespace, name), "spec.workloadRef")
     if name := labels.get(_KUEUE_GROUP):
-        yield _Found(
+        yield _GroupReference(
             Group("Kueue pod group", namespace, name),
             f"label {_KUEUE_GROUP}",
             annotations.get(_KUEUE_SIZE),
@@ -285,7 +285,7 @@ def _groups_of_others(pod: kube.Pod, metadata: kube.ObjectMeta, namespace: str) 
     if (of := labels.get(_LWS_NAME)) and (index := labels.get(_LWS_INDEX)):
         group = Group("LeaderWorkerSet", namespace, f"{of}-{index}")
         if _LWS_EXCLUSIVE not in annotations:
-            yield _Found(group, f"label {_LWS_INDEX}", annotations.get(_LWS_SIZE), _LWS_SIZE)
+            yield _GroupReference(group, f"label {_LWS_INDEX}", annotations.get(_LWS_SIZE), _LWS_SIZE)
     for kind, key in (
         ("coscheduling PodGroup", _COSCHEDULING),
         ("JobSet", _JOBSET),
@@ -294,10 +294,12 @@ def _groups_of_others(pod: kube.Pod, metadata: kube.ObjectMeta, namespace: str) 
         if key == _JOBSET and _JOBSET_EXCLUSIVE in annotations and _JOBSET_BY_LABELS not in annotations:
             continue
         if name := labels.get(key):
-            yield _Found(Group(kind, namespace, name), f"label {key}")
+            yield _GroupReference(Group(kind, namespace, name), f"label {key}")
 
 
-def _wish(found: _Found, ours: Mapping[str, str], groups: Groups, *, must_say: bool) -> GangWish | None:
+def _wish(
+    found: _GroupReference, ours: Mapping[str, str], groups: Groups, *, must_say: bool
+) -> GangWish | None:
     declared = groups(found.group) if found.group.kind != "gang" else None
     if declared is not None and declared.size is None and SIZE not in ours:
         return None

@@ -37,7 +37,7 @@ def _spelling(name: str) -> str:
     )
 
 
-class _Status(Struct, rename=_spelling, gc=False, omit_defaults=True):
+class _StatusPart(Struct, rename=_spelling, gc=False, omit_defaults=True):
     """Base of the report's parts; null means absent, and absent fields are not written."""
 
     def but(self, **fields: Any) -> Self:
@@ -45,7 +45,7 @@ class _Status(Struct, rename=_spelling, gc=False, omit_defaults=True):
         return msgspec.structs.replace(self, **fields)
 
 
-class HolderStatus(_Status):
+class HolderStatus(_StatusPart):
     """`idle_seconds` is the time since its processes last computed, `peak_mib` the most memory that they ever
     used."""
 
@@ -62,7 +62,7 @@ class HolderStatus(_Status):
         return self.but(memory_mib=None, idle_seconds=None, peak_mib=None)
 
 
-class InstanceStatus(_Status):
+class InstanceStatus(_StatusPart):
     """An existing MIG instance; it has no `start` and `size` if the agent may not read them."""
 
     uuid: str
@@ -74,7 +74,7 @@ class InstanceStatus(_Status):
     holder: HolderStatus | None = None
 
 
-class ProfileStatus(_Status):
+class ProfileStatus(_StatusPart):
     name: str
     size: Units
     starts: list[Units]
@@ -82,7 +82,7 @@ class ProfileStatus(_Status):
     memory_mib: Mib | None = None
 
 
-class MigStatus(_Status):
+class MigStatus(_StatusPart):
     enabled: bool | None = None
     creatable: bool | None = None
     grid_size: Units | None = None
@@ -90,7 +90,7 @@ class MigStatus(_Status):
     instances: list[InstanceStatus] | None = None
 
 
-class MemoryStatus(_Status):
+class MemoryStatus(_StatusPart):
     """A device's memory in MiB; `used` excludes `reserved` as in NVML v2."""
 
     total_mib: Mib
@@ -99,7 +99,7 @@ class MemoryStatus(_Status):
     unaccounted_mib: Mib | None = None
 
 
-class HealthStatus(_Status):
+class HealthStatus(_StatusPart):
     state: Literal["Healthy", "Unhealthy"] | None = None
     reason: str | None = None
     recovery: Literal["Quiet", "GPUReset", "Reboot"] | None = None
@@ -107,14 +107,14 @@ class HealthStatus(_Status):
     reset_pending: bool | None = None
 
 
-class XidCount(_Status):
+class XidCount(_StatusPart):
     """How often an XID error occurred since the node booted."""
 
     xid: Annotated[int, Meta(ge=1, le=MAX_XID)]
     count: Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 
 
-class DeviceStatus(_Status):
+class DeviceStatus(_StatusPart):
     """One GPU. Percentages and power are means of about a minute."""
 
     uuid: str
@@ -149,12 +149,12 @@ NOT_MEASURED: Mapping[str, None] = dict.fromkeys(
 """The fields of a DeviceStatus that change from moment to moment, without values."""
 
 
-class SharingStatus(_Status):
+class SharingStatus(_StatusPart):
     strategy: Literal["none", "time-slicing", "mps"] | None = None
     replicas: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
-class GpuNodeStatus(_Status):
+class GpuNodeStatus(_StatusPart):
     """The observations of a node's agent."""
 
     devices: list[DeviceStatus] | None = None
@@ -167,7 +167,7 @@ class GpuNodeStatus(_Status):
     sharing: SharingStatus | None = None
 
 
-class SummaryStatus(_Status):
+class SummaryStatus(_StatusPart):
     """Columns of `kubectl get`: they must agree with the devices, and are not read."""
 
     gpus: int
@@ -189,7 +189,7 @@ class GpuNodeMeta(kube.ObjectMeta):
     managed_fields: list[ManagedFields] | None = None
 
 
-class GpuNode(_Status):
+class GpuNode(_StatusPart):
     metadata: GpuNodeMeta | None = None
     status: GpuNodeStatus | None = None
 
@@ -220,12 +220,12 @@ def plain(name: str, status: WrittenStatus) -> dict[str, Any]:
 read_gpu_node = partial(decode_answer, GpuNode)
 
 
-class _Number(_Status):
+class _Number(_StatusPart):
     sequence: int | None = None
     boot_id: str | None = None
 
 
-class _Numbered(_Status):
+class _Numbered(_StatusPart):
     status: _Number | None = None
 
 

@@ -25,7 +25,7 @@ _Count = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 _Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
-class _Entry(Struct, rename="camel", omit_defaults=True):
+class _WrittenEntry(Struct, rename="camel", omit_defaults=True):
     """One room as written; `for_` is the pod, or the purpose, and `units` and `shares` an amount. `devices`
     are UUIDs by container."""
 
@@ -70,7 +70,7 @@ class WrittenRoom(Struct, frozen=True):
         return GpuRequest(asks, ShareAsk(tuple(sorted(self.shares.items()))) if self.shares else None)
 
 
-_decoder = msgspec.json.Decoder(list[_Entry])
+_decoder = msgspec.json.Decoder(list[_WrittenEntry])
 
 
 def written_rooms(node: gpunode.GpuNode) -> list[WrittenRoom]:
@@ -109,7 +109,7 @@ def _is_readable(resource: str) -> bool:
 def rooms_text(rooms: Sequence[WrittenRoom]) -> str:
     """The annotation's text."""
     entries = [
-        _Entry(room.name, time_text(room.until), room.priority, room.units, room.shares, room.devices)
+        _WrittenEntry(room.name, time_text(room.until), room.priority, room.units, room.shares, room.devices)
         for room in rooms
     ]
     return msgspec.json.encode(entries).decode()

@@ -75,31 +75,31 @@ class Container(KubeStruct):
     ports: list[ContainerPort] | None = None
 
 
-class Toleration(KubeStruct):
+class TolerationObject(KubeStruct):
     key: str | None = None
     operator: str | None = None
     value: str | None = None
     effect: str | None = None
 
 
-class Requirement(KubeStruct):
+class RequirementObject(KubeStruct):
     key: str | None = None
     operator: str | None = None
     values: list[str] | None = None
 
 
-class NodeSelectorTerm(KubeStruct):
-    match_expressions: list[Requirement] | None = None
-    match_fields: list[Requirement] | None = None
+class NodeSelectorTermObject(KubeStruct):
+    match_expressions: list[RequirementObject] | None = None
+    match_fields: list[RequirementObject] | None = None
 
 
 class NodeSelector(KubeStruct):
-    node_selector_terms: list[NodeSelectorTerm] | None = None
+    node_selector_terms: list[NodeSelectorTermObject] | None = None
 
 
 class PreferredSchedulingTerm(KubeStruct):
     weight: Int32 | None = None
-    preference: NodeSelectorTerm | None = None
+    preference: NodeSelectorTermObject | None = None
 
 
 class NodeAffinity(KubeStruct, rename="{}DuringSchedulingIgnoredDuringExecution".format):
@@ -154,7 +154,7 @@ class PodSpec(KubeStruct):
     priority_class_name: str | None = None
     preemption_policy: str | None = None
     affinity: Affinity | None = None
-    tolerations: list[Toleration] | None = None
+    tolerations: list[TolerationObject] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     overhead: Quantities | None = None
     resources: ResourceRequirements | None = None
@@ -234,7 +234,7 @@ class Namespace(KubeStruct):
     metadata: ObjectMeta | None = None
 
 
-class Taint(KubeStruct):
+class TaintObject(KubeStruct):
     key: str | None = None
     value: str | None = None
     effect: str | None = None
@@ -242,7 +242,7 @@ class Taint(KubeStruct):
 
 class NodeSpec(KubeStruct):
     unschedulable: bool | None = None
-    taints: list[Taint] | None = None
+    taints: list[TaintObject] | None = None
 
 
 class NodeStatus(KubeStruct):
@@ -250,7 +250,7 @@ class NodeStatus(KubeStruct):
     allocatable: Quantities | None = None
 
 
-class Node(KubeStruct):
+class NodeObject(KubeStruct):
     metadata: ObjectMeta | None = None
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
@@ -308,7 +308,7 @@ def renewed_lease(held: HeldLease, spec: LeaseSpec) -> dict[str, Any]:
     return held.whole | {"spec": (held.whole.get("spec") or {}) | msgspec.to_builtins(spec)}
 
 
-read_node = partial(decode_answer, Node)
+read_node = partial(decode_answer, NodeObject)
 
 
 def quantity_text(raw: Raw) -> str:

@@ -33,7 +33,7 @@ from scheduler_ext.wire.gangs import (
 )
 from scheduler_ext.wire.pod.pod_identity import pod_name
 from scheduler_ext.wire.quota import Quota
-from scheduler_ext.wire.workloads import Lookup, Role, is_read, roles_of
+from scheduler_ext.wire.workloads import Lookup, PodRole, is_read, roles_of
 
 # A simulation takes some milliseconds for each pod.
 _MAX_PODS = 100_000
@@ -209,7 +209,7 @@ class _Template(kube.KubeStruct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Position:
     """A position in an object: the path for messages, the role of pods there, and their number. `gangs` is
     how they start, or why they do not start together, and `remark` what is not known of them."""
 
@@ -220,7 +220,7 @@ class _Place:
     gangs: MadeGangs | str | None = None
     remark: str | None = None
 
-    def below(self, key: str, factor: int) -> _Place:
+    def below(self, key: str, factor: int) -> _Position:
         role = key
         for end in _ENDS_OF_NAMES:
             role = role.removesuffix(end)
@@ -232,14 +232,14 @@ class _Place:
             depth=self.depth + 1,
         )
 
-    def inside(self, value: Mapping[str, Any]) -> _Place:
+    def inside(self, value: Mapping[str, Any]) -> _Position:
         """The same place, as it counts inside of an object that is here; a mapping without a kind is none."""
         if not isinstance(value.get("kind"), str):
             return self
         copies = None if value["kind"] in _ON_EACH_NODE else self.copies
         return replace(self, gangs=self._gangs(made_gangs(value)) or self.gangs, copies=copies)
 
-    def counting(self, value: Mapping[str, Any]) -> _Place:
+    def counting(self, value: Mapping[str, Any]) -> _Position:
         """The same place, with a remark if a number of copies in the mapping there cannot be read."""
         unread = next((key for key in _WHOLE_NUMBERS if isinstance(value.get(key), (str, float, bool))), None)
         if unread is None:
@@ -247,11 +247,11 @@ class _Place:
         text = f"{self._path(unread)}: {shown(str(value[unread]))} is no whole number, and counts as 1"
         return replace(self, remark=text)
 
-    def of_role(self, role: Role) -> _Place:
+    def of_role(self, role: PodRole) -> _Position:
         """The place of a role of an object that is here."""
         copies = None if role.copies is None else self._times(role.copies)
         gangs = self._gangs(role.gangs) or self.gangs
-        return _Place(self._path(role.at), role.name or self.role, copies, self.depth, gangs, role.remark)
+        return _Position(self._path(role.at), role.name or self.role, copies, self.depth, gangs, role.remark)
 
     def _gangs(self, made: MadeGangs | str | None) -> MadeGangs | str | None:
         """The gangs of an object that is here; several objects have as many times their gangs."""
@@ -262,14 +262,14 @@ class _Place:
     def _path(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key
 
-    def times(self, factor: int) -> _Place:
+    def times(self, factor: int) -> _Position:
         """The same place, with so many times its pods."""
         return replace(self, copies=self._times(factor))
 
     def _times(self, factor: int) -> int | None:
         return None if self.copies is None else self.copies * factor
 
-    def item(self, number: int, value: object) -> _Place:
+    def item(self, number: int, value: object) -> _Position:
         """The place of an item of a list; a name of the item is the role of its pods."""
         given = [value.get(key) for key in ("name", "groupName")] if isinstance(value, dict) else []
         role = next((name for name in given if name and isinstance(name, str)), self.role)
@@ -288,7 +288,7 @@ def template_manifests(
     field; UnreadError for an object that does not say what its pods are."""
     whole = {"kind": kind} | decode_object(document, dict[str, Any], where)
     left = iter(range(_MAX_VALUES))
-    found = list(islice(_templates(whole, _Place(), left, lookup), _MAX_TEMPLATES))
+    found = list(islice(_templates(whole, _Position(), left, lookup), _MAX_TEMPLATES))
     if not found:
         return []
     name = metadata.name or str((whole.get("metadata") or {}).get("generateName") or "").rstrip("-")
@@ -339,8 +339,8 @@ def _name(workload: str, roles: list[str], i: int) -> str:
 
 
 def _templates(
-    value: Any, place: _Place, left: Iterator[int], lookup: Lookup
-) -> Iterator[tuple[_Place, Any]]:
+    value: Any, place: _Position, left: Iterator[int], lookup: Lookup
+) -> Iterator[tuple[_Position, Any]]:
     """The templates in a value, in its order; `left` ends with the number of values to look at."""
     if place.depth > _MAX_DEPTH or next(left, None) is None:
         return
@@ -359,7 +359,7 @@ def _templates(
         yield from _templates(child, below, left, lookup)
 
 
-def _children(value: Any, place: _Place) -> Iterator[tuple[_Place, Any]]:
+def _children(value: Any, place: _Position) -> Iterator[tuple[_Position, Any]]:
     """What a value has where templates may be."""
     if isinstance(value, list):
         yield from ((place.item(i, item), item) for i, item in enumerate(value))

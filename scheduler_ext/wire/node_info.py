@@ -39,7 +39,7 @@ DELETION_TAINTS = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "
 TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
 
 
-def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
+def node_record(node: kube.NodeObject, resources: ResourceNames) -> NodeRecord:
     """The GPU part of a Node object. Raises QuantityError naming the resource for an unreadable amount."""
     metadata, status = node.metadata or kube.ObjectMeta(), node.status or kube.NodeStatus()
     taints = (node.spec or kube.NodeSpec()).taints or ()
@@ -82,7 +82,7 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
 
 def node_info(
     name: str,
-    node: kube.Node | None,
+    node: kube.NodeObject | None,
     report: Report | None,
     pods: Sequence[BoundPod],
     resources: ResourceNames,
@@ -104,7 +104,7 @@ def node_info(
     )
 
 
-def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> NodeInfo:
+def with_node(info: NodeInfo, node: kube.NodeObject, resources: ResourceNames) -> NodeInfo:
     """The same node with this Node object's labels and allocatable, and its previous report and holdings. An
     unknown one that is an autoscaler's template is the new node that it stands for."""
     known = info.report is not None or info.estimate is not None
@@ -150,7 +150,7 @@ def _bare_estimate(
     return None
 
 
-def node_constraints(node: kube.Node) -> NodeFacts:
+def node_constraints(node: kube.NodeObject) -> NodeFacts:
     """The fields of a Node that kube-scheduler's own filters compare, except amounts, which are left empty.
     Labels are interned, because thousands of nodes have the same."""
     metadata, spec = node.metadata or kube.ObjectMeta(), node.spec or kube.NodeSpec()
@@ -163,7 +163,7 @@ def node_constraints(node: kube.Node) -> NodeFacts:
     )
 
 
-def node_facts(node: kube.Node, pods: Sequence[kube.Pod]) -> NodeFacts:
+def node_facts(node: kube.NodeObject, pods: Sequence[kube.Pod]) -> NodeFacts:
     """A node as kube-scheduler's own filters see it, with the pods that hold resources there. Raises
     QuantityError naming the resource for an unreadable amount."""
     status = node.status or kube.NodeStatus()

@@ -42,7 +42,7 @@ from scheduler_ext.wire.quota import Quota, QuotaObject, read_quota
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.selectors import PodDisruptionBudget, budget
 from scheduler_ext.wire.workloads import Lookup, UnreadError
-from scheduler_ext.wire.yaml_values import FILE, Limits
+from scheduler_ext.wire.yaml_values import FILE, YamlLimits
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Objects:
     the owners of its ReplicaSets and Jobs. `quotas` only concern pods that are to be created."""
 
     gpu_nodes: dict[str, gpunode.GpuNode] = field(default_factory=dict)
-    nodes: dict[str, kube.Node] = field(default_factory=dict)
+    nodes: dict[str, kube.NodeObject] = field(default_factory=dict)
     pods: list[kube.Pod] = field(default_factory=list)
     budgets: list[Budget] = field(default_factory=list)
     quotas: list[Quota] = field(default_factory=list)
@@ -166,7 +166,7 @@ def read_objects(text: bytes) -> Objects:
             case "Pod":
                 objects.pods.append(each.read(kube.Pod))
             case "Node":
-                objects.nodes[each.name] = each.read(kube.Node, objects.nodes)
+                objects.nodes[each.name] = each.read(kube.NodeObject, objects.nodes)
             case "GPUNode":
                 if each.header.api_version not in (gpunode.API_VERSION, None):
                     raise InventoryError(
@@ -267,7 +267,7 @@ def read_pods(text: bytes) -> list[kube.Pod]:
     return [manifest.pod for manifest in read_manifests(text)]
 
 
-def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
+def read_manifests(text: bytes, limits: YamlLimits = FILE) -> list[Manifest]:
     """The pods of a text and of its pod templates, in order; other objects are skipped, and so are those that
     another object of the text controls or names, because their pods are its pods. Raises InventoryError,
     also if there are none, and for Nodes and GPUNodes, which belong into an inventory."""
@@ -439,7 +439,7 @@ def workload_of(
     return arrivals.workload()
 
 
-def _each_object(text: bytes, limits: Limits, expected: str) -> Iterator[_Object]:
+def _each_object(text: bytes, limits: YamlLimits, expected: str) -> Iterator[_Object]:
     """The objects of a text, also those in Lists. Raises InventoryError, also if there is no document."""
     empty = True
     try:

@@ -21,12 +21,12 @@ ONLY_NODE = "gpu.scheduler-ext.io/gang-node"
 LONGEST_PLAN_S = 3600.0
 
 
-class _Written(Struct):
+class _PlannedValue(Struct):
     node: str
     until: str
 
 
-_decoder = msgspec.json.Decoder(_Written)
+_decoder = msgspec.json.Decoder(_PlannedValue)
 
 
 def read_planned(annotations: Mapping[str, str]) -> PlannedPlace | None:
@@ -44,7 +44,7 @@ def read_planned(annotations: Mapping[str, str]) -> PlannedPlace | None:
 
 def planned_text(place: PlannedPlace) -> str:
     """The value of the annotation for a planned place."""
-    return msgspec.json.encode(_Written(place.node, micro_time(place.until))).decode()
+    return msgspec.json.encode(_PlannedValue(place.node, micro_time(place.until))).decode()
 
 
 def only_node(pod: kube.Pod) -> str | None:

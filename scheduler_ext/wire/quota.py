@@ -40,13 +40,13 @@ class _ScopeSelector(kube.KubeStruct):
     match_expressions: list[_Scope] | None = None
 
 
-class _Spec(kube.KubeStruct):
+class _QuotaSpec(kube.KubeStruct):
     hard: kube.Quantities | None = None
     scopes: list[str] | None = None
     scope_selector: _ScopeSelector | None = None
 
 
-class _Status(kube.KubeStruct):
+class _QuotaStatus(kube.KubeStruct):
     hard: kube.Quantities | None = None
     used: kube.Quantities | None = None
 
@@ -55,8 +55,8 @@ class QuotaObject(kube.KubeStruct):
     """A ResourceQuota as the API server writes it."""
 
     metadata: kube.ObjectMeta | None = None
-    spec: _Spec | None = None
-    status: _Status | None = None
+    spec: _QuotaSpec | None = None
+    status: _QuotaStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +124,8 @@ def _limits(device_class: str, claim: Claim, extended: str | None) -> set[str]:
 
 def read_quota(item: QuotaObject) -> Quota:
     """The quota of an object. Raises QuantityError naming the resource."""
-    metadata, spec = item.metadata or kube.ObjectMeta(), item.spec or _Spec()
-    status = item.status or _Status()
+    metadata, spec = item.metadata or kube.ObjectMeta(), item.spec or _QuotaSpec()
+    status = item.status or _QuotaStatus()
     selector = spec.scope_selector or _ScopeSelector()
     scopes = (_Scope(name, "Exists") for name in spec.scopes or ())
     return Quota(

@@ -4,14 +4,14 @@ from msgspec import Raw
 
 from scheduler_ext.core import intree
 from scheduler_ext.core.preemption.disruption import Budget, PodSelector
-from scheduler_ext.wire.kube import Int32, KubeStruct, ObjectMeta, Requirement, Strings
+from scheduler_ext.wire.kube import Int32, KubeStruct, ObjectMeta, RequirementObject, Strings
 
 
 class LabelSelector(KubeStruct):
     """Kubernetes' LabelSelector."""
 
     match_labels: Strings | None = None
-    match_expressions: list[Requirement] | None = None
+    match_expressions: list[RequirementObject] | None = None
 
 
 class PodDisruptionBudgetSpec(KubeStruct):
@@ -29,7 +29,7 @@ class PodDisruptionBudget(KubeStruct):
     status: PodDisruptionBudgetStatus | None = None
 
 
-def requirements(entries: list[Requirement] | None) -> tuple[intree.Requirement, ...]:
+def requirements(entries: list[RequirementObject] | None) -> tuple[intree.Requirement, ...]:
     """The requirements of a selector, as core values."""
     return tuple(
         intree.Requirement(each.key or "", each.operator or "", tuple(each.values or ()))

@@ -20,7 +20,7 @@ _MOST_BYTES = 2**30
 State = TypeVar("State")
 
 
-class _Header(Struct, rename="camel"):
+class _FileHeader(Struct, rename="camel"):
     api_version: str | None = None
     kind: str | None = None
     version: str | None = None
@@ -42,7 +42,7 @@ def decode_snapshot_file(body: bytes, kind: type[State]) -> State:
     """The state in a file, packed or plain. Raises SnapshotFileError naming the problem."""
     text = _unpacked(body) if body.startswith(_GZIP) else body
     try:
-        header = msgspec.json.decode(text, type=_Header)
+        header = msgspec.json.decode(text, type=_FileHeader)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise SnapshotFileError(f"not JSON: {str(error)[:200]}; give a file of /debug/snapshot") from None
     if (header.api_version, header.kind) != (API_VERSION, KIND):

@@ -41,7 +41,7 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class ListPage(Generic[T]):
     """A part of a list; `next` is the token of the page after it, "" after the last."""
 
     items: list[T]
@@ -51,7 +51,7 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Event(Generic[T]):
+class WatchEvent(Generic[T]):
     """A change: `kind` is ADDED, MODIFIED, DELETED, BOOKMARK (no object) or ERROR (a status)."""
 
     kind: str
@@ -68,7 +68,7 @@ class Decoder(Generic[T]):
         self._raw_page = msgspec.json.Decoder(_Page[Raw])
         self._event = msgspec.json.Decoder(_Event)
 
-    def page(self, body: bytes) -> Page[T]:
+    def page(self, body: bytes) -> ListPage[T]:
         """A page of a list. Raises ClusterError for anything else."""
         read: Sequence[T | Broken]
         try:
@@ -83,17 +83,19 @@ class Decoder(Generic[T]):
         metadata = page.metadata or ListMeta()
         items = [each for each in read if not isinstance(each, Broken)]
         broken = [each for each in read if isinstance(each, Broken)]
-        return Page(items, broken, metadata.resource_version or "", metadata.next or "")
+        return ListPage(items, broken, metadata.resource_version or "", metadata.next or "")
 
-    def event(self, line: bytes) -> Event[T]:
+    def event(self, line: bytes) -> WatchEvent[T]:
         """One line of a watch. Raises ClusterError for anything else."""
         try:
             event = self._event.decode(line)
             if event.type == "ERROR":
-                return Event(event.type, "", read_status(bytes(event.object)))
+                return WatchEvent(event.type, "", read_status(bytes(event.object)))
             metadata = _HEADER.decode(event.object).metadata
             version = (metadata.resource_version if metadata else None) or ""
-            return Event(event.type, version, None if event.type == "BOOKMARK" else self._read(event.object))
+            return WatchEvent(
+                event.type, version, None if event.type == "BOOKMARK" else self._read(event.object)
+            )
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ClusterError(f"not a readable watch event: {error}") from None
 

@@ -25,7 +25,7 @@ Lookup = Callable[[str, str | None], Json | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class PodRole:
     """Pods of one role: `at` is the place of their description in the object, `template` a pod template,
     `copies` their number, None for one on each node. `remark` is what is not known about them, and `gangs`
     how they start."""
@@ -52,14 +52,14 @@ def is_read(api_group: str, kind: str) -> bool:
     return (api_group, kind) in _KINDS or (api_group, kind) in _WITHOUT_PODS
 
 
-def roles_of(api_group: str, kind: str, document: Json, lookup: Lookup) -> Iterator[Role]:
+def roles_of(api_group: str, kind: str, document: Json, lookup: Lookup) -> Iterator[PodRole]:
     """The pods of an object of such a kind. Raises UnreadError."""
     if (why := _WITHOUT_PODS.get((api_group, kind))) is not None:
         raise UnreadError(why, has_pods=not why.startswith(_NONE))
     return _KINDS[api_group, kind](document, lookup)
 
 
-def inference_service(document: Json, lookup: Lookup) -> Iterator[Role]:
+def inference_service(document: Json, lookup: Lookup) -> Iterator[PodRole]:
     """KServe: the containers of a predictor, a transformer and an explainer, or one for a `model`, whose
     other fields a ServingRuntime has."""
     spec = _object(document, "spec")
@@ -77,7 +77,7 @@ def inference_service(document: Json, lookup: Lookup) -> Iterator[Role]:
         field = next((key for key in _FRAMEWORKS if isinstance(part.get(key), dict)), "")
         model = _object(part, field)
         if not field:
-            yield Role(name, at, _pod(_containers(part, "containers"), part), copies)
+            yield PodRole(name, at, _pod(_containers(part, "containers"), part), copies)
             continue
         asked = model.get("runtime")
         runtime = lookup("ServingRuntime", asked) or lookup("ClusterServingRuntime", asked)
@@ -87,7 +87,7 @@ def inference_service(document: Json, lookup: Lookup) -> Iterator[Role]:
             base = _object(runtime, "spec")
             containers = [*_containers(base, "containers"), *_containers(part, "containers")]
             changed = _with_resources(containers, "kserve-container", model)
-            yield Role(name, at, _pod(changed, base, part), copies)
+            yield PodRole(name, at, _pod(changed, base, part), copies)
             continue
         which = f"the ServingRuntime {asked}" if asked else "its ServingRuntime"
         if not _devices(model):
@@ -97,7 +97,7 @@ def inference_service(document: Json, lookup: Lookup) -> Iterator[Role]:
             )
         containers = [{**model, "name": "kserve-container"}, *_containers(part, "containers")]
         remark = f"{which} is not in the file: its node selector, its tolerations and more are not known"
-        yield Role(name, f"{at}.{field}", _pod(containers, part), copies, remark)
+        yield PodRole(name, f"{at}.{field}", _pod(containers, part), copies, remark)
 
 
 def _serves(runtime: Json, model_format: Json) -> bool:
@@ -105,7 +105,7 @@ def _serves(runtime: Json, model_format: Json) -> bool:
     return any(each.get("name") == model_format.get("name") for each in formats)
 
 
-def first_inference_service(document: Json, _: Lookup) -> Iterator[Role]:
+def first_inference_service(document: Json, _: Lookup) -> Iterator[PodRole]:
     """KFServing's v1alpha2."""
     for role in ("default", "canary"):
         part = _object(_object(_object(document, "spec"), role), "predictor")
@@ -113,10 +113,10 @@ def first_inference_service(document: Json, _: Lookup) -> Iterator[Role]:
         found = [custom] if custom else [value for value in part.values() if _is_model(value)]
         if found:
             copies = max(1, _count(part, "minReplicas"))
-            yield Role(role, f"spec.{role}.predictor", _pod(found[:1], part), copies)
+            yield PodRole(role, f"spec.{role}.predictor", _pod(found[:1], part), copies)
 
 
-def llm_inference_service(document: Json, _: Lookup) -> Iterator[Role]:
+def llm_inference_service(document: Json, _: Lookup) -> Iterator[PodRole]:
     """KServe: groups of `template`, with `worker` each of so many pods as the parallelism needs."""
     spec = _object(document, "spec")
     for name, part, at in (("main", spec, "spec"), ("prefill", _object(spec, "prefill"), "spec.prefill")):
@@ -139,10 +139,10 @@ def llm_inference_service(document: Json, _: Lookup) -> Iterator[Role]:
                     f"{at}.{field} has no containers, which an LLMInferenceServiceConfig adds; write them "
                     "there"
                 )
-            yield Role(role, f"{at}.{field}", _pod(containers, pod), count, gangs=gangs)
+            yield PodRole(role, f"{at}.{field}", _pod(containers, pod), count, gangs=gangs)
 
 
-def train_job(document: Json, lookup: Lookup) -> Iterator[Role]:
+def train_job(document: Json, lookup: Lookup) -> Iterator[PodRole]:
     """Kubeflow Trainer: the Jobs of a runtime; the trainer's runs on the stated number of nodes."""
     spec = _object(document, "spec")
     trainer, ref = _object(spec, "trainer"), _object(spec, "runtimeRef")
@@ -160,7 +160,7 @@ def train_job(document: Json, lookup: Lookup) -> Iterator[Role]:
             "start together are not known"
         )
         node = _pod([wanted], _overrides(spec, "node"))
-        yield Role("node", "spec.trainer", node, _count(trainer, "numNodes", 1), remark)
+        yield PodRole("node", "spec.trainer", node, _count(trainer, "numNodes", 1), remark)
         return
     base = _object(runtime, "spec")
     policy = _object(base, "mlPolicy")
@@ -178,7 +178,7 @@ def train_job(document: Json, lookup: Lookup) -> Iterator[Role]:
         if role == "node":
             copies = nodes - launcher_is_node
         made = {**template, **_pod(containers, pod, _overrides(spec, role))}
-        roles.append(Role(role, f"spec.runtimeRef: {kind} {name}", made, copies))
+        roles.append(PodRole(role, f"spec.runtimeRef: {kind} {name}", made, copies))
     # The Trainer makes a JobSet.
     waits = any(job.get("dependsOn") for job in jobs)
     gangs = None if waits else MadeGangs(sum(role.copies or 0 for role in roles))
@@ -194,7 +194,7 @@ def _overrides(spec: Json, job: str) -> Json:
     return merged
 
 
-def workflow(document: Json, lookup: Lookup) -> Iterator[Role]:
+def workflow(document: Json, lookup: Lookup) -> Iterator[PodRole]:
     """Argo: one pod for each template that runs containers; how many of them run at a time, its steps say."""
     spec = _object(document, "spec")
     spec = _object(spec, "workflowSpec") or spec
@@ -217,10 +217,10 @@ def workflow(document: Json, lookup: Lookup) -> Iterator[Role]:
                 remark += ", and podSpecPatch is not read"
             metadata = {**_object(spec, "podMetadata"), **_object(template, "metadata")}
             made = {"metadata": metadata, **_pod(containers, spec, defaults, template)}
-            yield Role(str(template.get("name") or ""), f"spec.templates[{i}]", made, 1, remark)
+            yield PodRole(str(template.get("name") or ""), f"spec.templates[{i}]", made, 1, remark)
 
 
-def spark_application(document: Json, _: Lookup) -> Iterator[Role]:
+def spark_application(document: Json, _: Lookup) -> Iterator[PodRole]:
     """Spark operator: a driver, and executors with their cores, memory and GPUs in fields of their own."""
     spec = _object(document, "spec")
     if isinstance(spec.get("template"), dict):
@@ -250,7 +250,7 @@ def spark_application(document: Json, _: Lookup) -> Iterator[Role]:
         metadata |= {key: part[key] for key in ("labels", "annotations") if key in part}
         batch = {"schedulerName": spec["batchScheduler"]} if spec.get("batchScheduler") else {}
         made = {"metadata": metadata, **_pod(containers, pod, part, batch)}
-        yield Role(name, f"spec.{name}", made, copies)
+        yield PodRole(name, f"spec.{name}", made, copies)
 
 
 _JVM_MEMORY: Final = re.compile(r"(\d{1,12})([kmgt]?)(i?b)?", re.ASCII | re.IGNORECASE)
@@ -266,7 +266,7 @@ def _jvm_mib(text: object) -> int:
     return -(-int(found[1]) * _BYTES[(found[2] or "m").lower()] // 2**20)
 
 
-def dynamo(document: Json, _: Lookup) -> Iterator[Role]:
+def dynamo(document: Json, _: Lookup) -> Iterator[PodRole]:
     """Dynamo: the services of a graph, each with resources of its own names, on one or more nodes."""
     spec = _object(document, "spec")
     services = spec.get("services")
@@ -289,7 +289,7 @@ def dynamo(document: Json, _: Lookup) -> Iterator[Role]:
         if isinstance(part.get("resources"), dict):
             containers = [_merged(containers[0], {"resources": _dynamo_resources(part)}), *containers[1:]]
         copies = _count(part, "replicas", 1) * _count(_object(part, "multinode"), "nodeCount", 1)
-        yield Role(name.lower(), at, {**template, **_pod(containers, pod)}, copies)
+        yield PodRole(name.lower(), at, {**template, **_pod(containers, pod)}, copies)
 
 
 def _dynamo_resources(part: Json) -> Json:
@@ -305,19 +305,19 @@ def _dynamo_resources(part: Json) -> Json:
     return made
 
 
-def nim_service(document: Json, _: Lookup) -> Iterator[Role]:
+def nim_service(document: Json, _: Lookup) -> Iterator[PodRole]:
     """NIM operator: a Deployment with the GPUs of `spec.resources`."""
     yield _nim("", "spec", _object(document, "spec"))
 
 
-def nim_pipeline(document: Json, _: Lookup) -> Iterator[Role]:
+def nim_pipeline(document: Json, _: Lookup) -> Iterator[PodRole]:
     """NIM operator: several NIMServices."""
     for i, each in enumerate(_items(_object(document, "spec"), "services")):
         if each.get("enabled") is not False:
             yield _nim(str(each.get("name") or ""), f"spec.services[{i}].spec", _object(each, "spec"))
 
 
-def _nim(name: str, at: str, spec: Json) -> Role:
+def _nim(name: str, at: str, spec: Json) -> PodRole:
     if "multiNode" in spec:
         raise UnreadError(
             f"the operator computes the pods of {at}.multiNode; give the LeaderWorkerSet it makes"
@@ -328,10 +328,10 @@ def _nim(name: str, at: str, spec: Json) -> Role:
     copies = _count(spec, "replicas", 1)
     if scale.get("enabled") is True:
         copies = _count(_object(scale, "hpa"), "minReplicas", 1)
-    return Role(name, at, _pod([{"name": "main", "resources": spec["resources"]}], spec), copies)
+    return PodRole(name, at, _pod([{"name": "main", "resources": spec["resources"]}], spec), copies)
 
 
-def tekton_task(document: Json, lookup: Lookup) -> Iterator[Role]:
+def tekton_task(document: Json, lookup: Lookup) -> Iterator[PodRole]:
     """Tekton: one pod with a container for each step."""
     spec = _object(document, "spec")
     task = spec
@@ -347,14 +347,14 @@ def tekton_task(document: Json, lookup: Lookup) -> Iterator[Role]:
         _merged({**default, **each}, {"resources": _step_resources(each) or _step_resources(default)})
         for each in (*_items(task, "steps"), *_items(task, "sidecars"))
     ]
-    yield Role("", "spec.steps", _pod(containers, _object(spec, "podTemplate")))
+    yield PodRole("", "spec.steps", _pod(containers, _object(spec, "podTemplate")))
 
 
 def _step_resources(step: Json) -> Json:
     return _object(step, "computeResources") or _object(step, "resources")
 
 
-def pod_clique_set(document: Json, _: Lookup) -> Iterator[Role]:
+def pod_clique_set(document: Json, _: Lookup) -> Iterator[PodRole]:
     """Grove: cliques of pods, and groups of cliques that are scaled together."""
     spec = _object(document, "spec")
     template, copies = _object(spec, "template"), _count(spec, "replicas", 1)
@@ -367,10 +367,10 @@ def pod_clique_set(document: Json, _: Lookup) -> Iterator[Role]:
         name, inner = str(clique.get("name") or ""), _object(clique, "spec")
         pod, at = _object(inner, "podSpec"), f"spec.template.cliques[{i}].spec.podSpec"
         count = copies * _count(inner, "replicas", 1) * scaled.get(name, 1)
-        yield Role(name, at, _pod(_containers(pod, "containers"), pod), count)
+        yield PodRole(name, at, _pod(_containers(pod, "containers"), pod), count)
 
 
-def node_set(document: Json, _: Lookup) -> Iterator[Role]:
+def node_set(document: Json, _: Lookup) -> Iterator[PodRole]:
     """Slurm operator: a template with the container of slurmd beside it."""
     spec = _object(document, "spec")
     template, slurmd = _object(spec, "template"), _object(spec, "slurmd")
@@ -378,10 +378,10 @@ def node_set(document: Json, _: Lookup) -> Iterator[Role]:
     containers = [*([{"name": "slurmd", **slurmd}] if slurmd else []), *_containers(pod, "containers")]
     each_node = str(spec.get("scalingMode")).lower() == "daemonset"
     copies = None if each_node else _count(spec, "replicas", 1)
-    yield Role("", "spec.slurmd", {**template, **_pod(containers, pod)}, copies)
+    yield PodRole("", "spec.slurmd", {**template, **_pod(containers, pod)}, copies)
 
 
-def volcano_job(document: Json, _: Lookup) -> Iterator[Role]:
+def volcano_job(document: Json, _: Lookup) -> Iterator[PodRole]:
     """Volcano: a template for each task; pods that name no scheduler have that of the Job."""
     spec = _object(document, "spec")
     scheduler = spec.get("schedulerName") or "volcano"
@@ -389,14 +389,14 @@ def volcano_job(document: Json, _: Lookup) -> Iterator[Role]:
         template = _object(task, "template")
         made = {**template, "spec": {"schedulerName": scheduler, **_object(template, "spec")}}
         copies = _count(task, "replicas", 1)
-        yield Role(str(task.get("name") or ""), f"spec.tasks[{i}].template", made, copies)
+        yield PodRole(str(task.get("name") or ""), f"spec.tasks[{i}].template", made, copies)
 
 
-def mini_cluster(document: Json, _: Lookup) -> Iterator[Role]:
+def mini_cluster(document: Json, _: Lookup) -> Iterator[PodRole]:
     """Flux operator: `size` pods of all its containers."""
     spec = _object(document, "spec")
     containers = _containers(spec, "containers")
-    yield Role("", "spec", _pod(containers, _object(spec, "pod")), _count(spec, "size", 1))
+    yield PodRole("", "spec", _pod(containers, _object(spec, "pod")), _count(spec, "size", 1))
 
 
 _FRAMEWORKS: Final = (
@@ -404,7 +404,7 @@ _FRAMEWORKS: Final = (
     *("paddle", "pmml", "mlflow"),
 )
 _KSERVE, _ARGO, _SPARK, _TEKTON = "serving.kserve.io", "argoproj.io", "sparkoperator.k8s.io", "tekton.dev"
-_KINDS: Final[Mapping[tuple[str, str], Callable[[Json, Lookup], Iterator[Role]]]] = {
+_KINDS: Final[Mapping[tuple[str, str], Callable[[Json, Lookup], Iterator[PodRole]]]] = {
     (_KSERVE, "InferenceService"): inference_service,
     (_KSERVE, "LLMInferenceService"): llm_inference_service,
     ("serving.kubeflow.org", "InferenceService"): first_inference_service,

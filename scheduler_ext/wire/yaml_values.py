@@ -20,7 +20,7 @@ _MERGE_KEY: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class YamlLimits:
     """Limits of a YAML text. `depth` is the number of nesting levels; `values` the number of scalars,
     lists and mappings that the text itself may have, None for any number; `repeated_bytes` the memory that
     aliases and merge keys may add, None if both are refused. `unique_keys`: a key twice in one mapping is
@@ -34,14 +34,14 @@ class Limits:
 
 # Kubernetes objects have some 20 levels; much deeper ones could overflow the stack of a later reader. The
 # anchors of a file with 5,000 nodes of eight GPUs, each with 25 fields, repeat 84 MiB.
-FILE: Final = Limits(depth=500, values=None, repeated_bytes=128 * 2**20)
+FILE: Final = YamlLimits(depth=500, values=None, repeated_bytes=128 * 2**20)
 # A configuration has fewer than a hundred keys. Of a section that is there twice, one would be lost.
-CONFIGURATION: Final = Limits(depth=100, values=20_000, repeated_bytes=2**20, unique_keys=True)
+CONFIGURATION: Final = YamlLimits(depth=100, values=20_000, repeated_bytes=2**20, unique_keys=True)
 # One manifest from the network. The largest pods have a few thousand values.
-POSTED: Final = Limits(depth=100, values=20_000, repeated_bytes=None)
+POSTED: Final = YamlLimits(depth=100, values=20_000, repeated_bytes=None)
 
 
-def yaml_values(text: bytes, limits: Limits) -> Iterator[Any]:
+def yaml_values(text: bytes, limits: YamlLimits) -> Iterator[Any]:
     """The documents of a UTF-8 text as plain values; an alias is the same value in several places. Raises
     DocumentError, possibly after some documents."""
     try:
@@ -95,7 +95,7 @@ class _Open:
 class _Builder:
     """Builds values from the events of a parser. Raises DocumentError; the parser raises yaml.YAMLError."""
 
-    def __init__(self, next_event: Callable[[], Any], limits: Limits) -> None:
+    def __init__(self, next_event: Callable[[], Any], limits: YamlLimits) -> None:
         self._next_event = next_event
         self._limits = limits
         # None for a value whose end is still to come.

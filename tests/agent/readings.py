@@ -8,7 +8,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from scheduler_ext.agent.holders import Holdings
+from scheduler_ext.agent.holders import DeviceHolders
 from scheduler_ext.agent.node_reading import (
     DeviceReading,
     InstanceReading,
@@ -152,10 +152,10 @@ def node_readings(draw: DrawFn) -> NodeReading:
 
 
 @st.composite
-def holdings_of(draw: DrawFn, reading: NodeReading) -> dict[str, Holdings]:
+def holdings_of(draw: DrawFn, reading: NodeReading) -> dict[str, DeviceHolders]:
     """Holders of some of a reading's devices and instances; unaccounted memory need not fit the use."""
     return {
-        device.uuid: Holdings(
+        device.uuid: DeviceHolders(
             tuple(draw(st.lists(_holders, max_size=3))),
             {instance.uuid: draw(_holders) for instance in device.instances if draw(st.booleans())},
             draw(perhaps(_mib)),

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.agent.activity import Activity, Observed
-from scheduler_ext.agent.holders import Holdings
+from scheduler_ext.agent.activity import Activity, ObservedGpu
+from scheduler_ext.agent.holders import DeviceHolders
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, Process, Samples
 from scheduler_ext.wire.gpunode import (
     DeviceStatus,
@@ -21,7 +21,7 @@ from scheduler_ext.wire.gpunode import (
     XidCount,
 )
 
-NO_HOLDERS = Holdings()
+NO_HOLDERS = DeviceHolders()
 GPU = DeviceReading("GPU-0", 0, 81920)
 ANNA, BERT = "1f2e3d4c-1111-2222-3333-444455556666", "2f2e3d4c-1111-2222-3333-444455556666"
 PODS: dict[int, str | None] = {1: ANNA, 2: BERT, 3: "host"}
@@ -32,9 +32,9 @@ def busy(*pids: int, percent: int = 50) -> Samples:
     return Samples(percent, computing=True, busy_pids=frozenset(pids))
 
 
-def used_by(**mib: int) -> Holdings:
+def used_by(**mib: int) -> DeviceHolders:
     uids = {"anna": ANNA, "bert": BERT}
-    return Holdings(tuple(HolderStatus(uid=uids[name], memory_mib=each) for name, each in mib.items()))
+    return DeviceHolders(tuple(HolderStatus(uid=uids[name], memory_mib=each) for name, each in mib.items()))
 
 
 class Gpu:
@@ -46,19 +46,19 @@ class Gpu:
         self.now_s = 1000.0
 
     def after(
-        self, seconds: float, samples: Samples, held: Holdings = NO_HOLDERS, **reading: object
-    ) -> Observed:
+        self, seconds: float, samples: Samples, held: DeviceHolders = NO_HOLDERS, **reading: object
+    ) -> ObservedGpu:
         self.now_s += seconds
         device = replace(GPU, samples=samples, **reading)  # type: ignore[arg-type]
         return self.activity.observe(device, held, self.pod_of, self.now_s)
 
 
-def idle_s(observed: Observed) -> int | None:
+def idle_s(observed: ObservedGpu) -> int | None:
     found: int | None = observed.fields["idle_seconds"]
     return found
 
 
-def pods_idle_s(observed: Observed) -> dict[str | None, int | None]:
+def pods_idle_s(observed: ObservedGpu) -> dict[str | None, int | None]:
     return {holder.uid: holder.idle_seconds for holder in observed.held.holders}
 
 
@@ -125,14 +125,14 @@ def test_means_follow_about_the_last_minute() -> None:
 def test_peaks_are_kept_while_a_container_of_the_pod_runs_again() -> None:
     gpu = Gpu()
 
-    def peaks(held: Holdings, after_s: float = 5) -> list[int | None]:
+    def peaks(held: DeviceHolders, after_s: float = 5) -> list[int | None]:
         return [holder.peak_mib for holder in gpu.after(after_s, IDLE, held).held.holders]
 
     assert peaks(used_by(anna=100, bert=5)) == [100, 5]
     assert peaks(used_by(anna=70, bert=6)) == [100, 6]
     assert peaks(used_by(bert=1)) == [6]
     assert peaks(used_by(anna=50), 3000) == [100]
-    allocated = Holdings((HolderStatus(namespace="ml", name="train"),))
+    allocated = DeviceHolders((HolderStatus(namespace="ml", name="train"),))
     assert peaks(allocated) == [None]
     assert peaks(NO_HOLDERS, 3600) == []
     assert peaks(used_by(anna=50)) == [50], "the pod was gone"
@@ -144,7 +144,7 @@ def test_a_pod_of_an_instance_keeps_its_peak_as_long_as_kubelet_names_it() -> No
 
     def peak(holder: HolderStatus | None) -> int | None:
         instances = {} if holder is None else {"MIG-a": holder}
-        found = gpu.after(5, IDLE, Holdings((), instances)).held.instances.get("MIG-a")
+        found = gpu.after(5, IDLE, DeviceHolders((), instances)).held.instances.get("MIG-a")
         return found.peak_mib if found is not None else None
 
     assert [peak(named.but(memory_mib=mib)) for mib in (100, 70, None, 30)] == [100] * 4
@@ -155,13 +155,13 @@ def test_a_pod_of_an_instance_keeps_its_peak_as_long_as_kubelet_names_it() -> No
 def test_an_instance_has_its_own_use_and_its_holder_a_peak() -> None:
     gpu = Gpu()
 
-    def observed(samples: Samples, mib: int) -> Observed:
+    def observed(samples: Samples, mib: int) -> ObservedGpu:
         holder = HolderStatus(uid=ANNA, memory_mib=mib)
         instances = (
             InstanceReading("MIG-a", "1g.10gb", samples=samples),
             InstanceReading("MIG-b", "1g.10gb"),
         )
-        return gpu.after(5, Samples(), Holdings((), {"MIG-a": holder}), instances=instances)
+        return gpu.after(5, Samples(), DeviceHolders((), {"MIG-a": holder}), instances=instances)
 
     observed(busy(percent=30), 100)
     told = observed(Samples(0, computing=False), 50)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.agent.device_plugin import DeviceIds, Place, sharing_replicas
+from scheduler_ext.agent.device_plugin import DeviceIds, DeviceReference, sharing_replicas
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading
 
 GPU = "nvidia.com/gpu"
@@ -40,22 +40,26 @@ def node() -> NodeReading:
 @pytest.mark.parametrize(
     ("device_id", "place"),
     [
-        pytest.param("GPU-a", Place("GPU-a"), id="a UUID"),
-        pytest.param("GPU-a::3", Place("GPU-a"), id="a replica of a GPU"),
-        pytest.param("MIG-a1", Place("GPU-a", "MIG-a1"), id="an instance's UUID"),
-        pytest.param("MIG-a1::0", Place("GPU-a", "MIG-a1"), id="a replica of an instance"),
-        pytest.param("MIG-GPU-b/1/0", Place("GPU-b", "MIG-GPU-b/1/0"), id="an old driver's instance"),
-        pytest.param("MIG-GPU-a/7/0", Place("GPU-a", "MIG-a1"), id="an old name where NVML has new ones"),
+        pytest.param("GPU-a", DeviceReference("GPU-a"), id="a UUID"),
+        pytest.param("GPU-a::3", DeviceReference("GPU-a"), id="a replica of a GPU"),
+        pytest.param("MIG-a1", DeviceReference("GPU-a", "MIG-a1"), id="an instance's UUID"),
+        pytest.param("MIG-a1::0", DeviceReference("GPU-a", "MIG-a1"), id="a replica of an instance"),
+        pytest.param(
+            "MIG-GPU-b/1/0", DeviceReference("GPU-b", "MIG-GPU-b/1/0"), id="an old driver's instance"
+        ),
+        pytest.param(
+            "MIG-GPU-a/7/0", DeviceReference("GPU-a", "MIG-a1"), id="an old name where NVML has new ones"
+        ),
         pytest.param("MIG-GPU-a/3/1", None, id="an old name of one of two in a GPU instance"),
         pytest.param("MIG-GPU-a/7/0x", None, id="an old name with more behind it"),
-        pytest.param("nvidia0", Place("GPU-b"), id="GKE counts as /dev does"),
-        pytest.param("nvidia2", Place("GPU-c"), id="by index where /dev's number is not known"),
+        pytest.param("nvidia0", DeviceReference("GPU-b"), id="GKE counts as /dev does"),
+        pytest.param("nvidia2", DeviceReference("GPU-c"), id="by index where /dev's number is not known"),
         pytest.param("nvidia3", None, id="the index of a GPU whose device file has another number"),
-        pytest.param("nvidia1/gi2", Place("GPU-a", "MIG-a2"), id="GKE's instance"),
+        pytest.param("nvidia1/gi2", DeviceReference("GPU-a", "MIG-a2"), id="GKE's instance"),
         pytest.param("nvidia1/gi9", None, id="GKE's instance that is gone"),
         pytest.param("nvidia1/gi3", None, id="GKE's instance that several share"),
-        pytest.param("nvidia0/vgpu1", Place("GPU-b"), id="GKE's replica"),
-        pytest.param("1", Place("GPU-b"), id="an index"),
+        pytest.param("nvidia0/vgpu1", DeviceReference("GPU-b"), id="GKE's replica"),
+        pytest.param("1", DeviceReference("GPU-b"), id="an index"),
         pytest.param("4", None, id="an index beyond"),
         pytest.param("9" * 5000, None, id="a number without end"),
         pytest.param("٣", None, id="a digit of another script"),
@@ -64,14 +68,14 @@ def node() -> NodeReading:
         pytest.param("", None, id="nothing"),
     ],
 )
-def test_an_id_means_one_place_or_none(device_id: str, place: Place | None) -> None:
+def test_an_id_means_one_place_or_none(device_id: str, place: DeviceReference | None) -> None:
     assert DeviceIds(node()).place(GPU, device_id) == place
 
 
 def test_numbers_of_other_plugins_are_no_indices() -> None:
     ids = DeviceIds(node())
     assert ids.place("nvidia.com/GA102GL_A10", "1") is None
-    assert ids.place("nvidia.com/gpu.shared", "1::0") == Place("GPU-b")
+    assert ids.place("nvidia.com/gpu.shared", "1::0") == DeviceReference("GPU-b")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis.strategies import DrawFn
 
 from scheduler_ext.agent.activity import Activity
 from scheduler_ext.agent.fitting import fitting
-from scheduler_ext.agent.gpu_health import Health
-from scheduler_ext.agent.holders import Holdings
+from scheduler_ext.agent.gpu_health import GpuHealth
+from scheduler_ext.agent.holders import DeviceHolders
 from scheduler_ext.agent.node_reading import (
     DeviceReading,
     InstanceReading,
@@ -62,10 +62,13 @@ def odd_devices(draw: DrawFn) -> DeviceReading:
 
 @given(st.lists(odd_devices(), max_size=3), _odd_texts, _odd_numbers)
 def test_odd_readings_are_taken(devices: list[DeviceReading], version: str, used: int) -> None:
-    held = Holdings((HolderStatus(namespace="ml", name="train", memory_mib=used),), {}, used)
+    held = DeviceHolders((HolderStatus(namespace="ml", name="train", memory_mib=used),), {}, used)
     reading = NodeReading(tuple(devices), driver_version=version, cuda_version=version)
     status = node_status(
-        reading, {device.uuid: Activity().observe(device, held, None, 0.0) for device in devices}, Health(), 0
+        reading,
+        {device.uuid: Activity().observe(device, held, None, 0.0) for device in devices},
+        GpuHealth(),
+        0,
     )
     assert refusals(plain("n", status)["status"]) == []
     assert read_report(read_gpu_node(status_body("n", status))) is not None
@@ -91,10 +94,10 @@ def test_a_gpu_for_displays_is_no_gpu() -> None:
 
 
 def test_memory_that_nvml_does_not_state_is_not_used_up() -> None:
-    used = Holdings((HolderStatus(namespace="ml", name="train", memory_mib=500),), {}, None)
+    used = DeviceHolders((HolderStatus(namespace="ml", name="train", memory_mib=500),), {}, None)
     spark = replace(GPU, product="NVIDIA GB10", total_mib=0)
     observed = {spark.uuid: Activity().observe(spark, used, None, 0.0)}
-    status = node_status(NodeReading((spark,)), observed, Health(), 0)
+    status = node_status(NodeReading((spark,)), observed, GpuHealth(), 0)
     written = plain("n", status)["status"]
     assert refusals(written) == []
     assert written["devices"][0]["memory"] == {"totalMiB": 0}
@@ -121,6 +124,6 @@ def test_a_node_with_more_gpus_than_a_report_can_have() -> None:
 )
 def test_odd_values_are_bounded_or_left_out(changes: dict[str, object], told: dict[str, object]) -> None:
     odd = replace(GPU, uuid="GPU-odd", index=1, **changes)  # type: ignore[arg-type]
-    status = plain("n", node_status(NodeReading((GPU, odd)), {}, Health(), 0))["status"]
+    status = plain("n", node_status(NodeReading((GPU, odd)), {}, GpuHealth(), 0))["status"]
     usual, found = status["devices"]
     assert found == usual | {"uuid": "GPU-odd", "index": 1} | told

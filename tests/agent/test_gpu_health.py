@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from scheduler_ext.agent.gpu_health import XIDS, Health
+from scheduler_ext.agent.gpu_health import XIDS, GpuHealth
 from scheduler_ext.agent.node_reading import DeviceReading
 from scheduler_ext.wire.gpunode import HealthStatus
 from tests.pages import page
@@ -45,7 +45,7 @@ def gpu(
 class Patient:
     """A GPU, its agent's knowledge, and a clock; agents may be restarted."""
 
-    health: Health = field(default_factory=Health)
+    health: GpuHealth = field(default_factory=GpuHealth)
     now: float = 0.0
     last: HealthStatus = field(default_factory=HealthStatus)
 
@@ -60,7 +60,7 @@ class Patient:
 
     def restart(self) -> None:
         """Another agent, which knows the last report only."""
-        self.health = Health()
+        self.health = GpuHealth()
         self.health.remember("GPU-a", self.last, self.now)
 
 
@@ -133,7 +133,7 @@ class TestSilence:
     def test_silence_cures_transient_errors(
         self, told: dict[float, DeviceReading], at: float, reason: str | None
     ) -> None:
-        health = Health()
+        health = GpuHealth()
         for now, device in told.items():
             health.judge(device, now)
         assert health.judge(gpu(), at).reason == reason
@@ -250,7 +250,7 @@ class TestAnAgentBefore:
         assert patient.sees(gpu(), DAYS_S) == patient.last.reason
 
     def test_an_earlier_report_is_at_most_as_old_as_its_errors(self) -> None:
-        health = Health()
+        health = GpuHealth()
         health.remember("GPU-a", HealthStatus("Unhealthy", "XID 48: double-bit ECC error"), 0, WALL)
         assert health.judge(gpu(), 5, WALL + 5, WALL - 1).reason == DBE
         assert health.judge(gpu(), 5, WALL + 5, WALL).reason is None

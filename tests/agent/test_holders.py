@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from scheduler_ext.agent.holders import Holdings, PodOf, find_holdings
+from scheduler_ext.agent.holders import DeviceHolders, PodOf, find_holders
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, Process
 from scheduler_ext.agent.pod_resources import Allocation
 from scheduler_ext.agent.processes import NOT_A_POD
@@ -42,8 +42,8 @@ def train(*ids: str, namespace: str = "ml", pod: str = "train", container: str =
 
 def held(
     device: DeviceReading, *allocations: Allocation, pods: PodOf | None = pod_of, asked: bool = True
-) -> Holdings:
-    return find_holdings(NodeReading((device,)), allocations if asked else None, pods)["GPU-a"]
+) -> DeviceHolders:
+    return find_holders(NodeReading((device,)), allocations if asked else None, pods)["GPU-a"]
 
 
 TRAIN = HolderStatus(namespace="ml", name="train", container="main")
@@ -134,11 +134,11 @@ def test_use_by_no_pod_is_known_to_the_last_process_or_not_at_all(
 
 def test_where_host_processes_are_not_seen_only_kubelet_is_believed() -> None:
     device = gpu(Process(101, 300), Process(901, 5))
-    assert held(device, train("GPU-a"), pods=None) == Holdings((TRAIN,), {}, None)
+    assert held(device, train("GPU-a"), pods=None) == DeviceHolders((TRAIN,), {}, None)
 
 
 def test_where_kubelet_does_not_answer_processes_are() -> None:
-    expected = Holdings((HolderStatus("uid-a", memory_mib=300),), {}, 9700)
+    expected = DeviceHolders((HolderStatus("uid-a", memory_mib=300),), {}, 9700)
     assert held(gpu(Process(101, 300), Process(901, 5)), asked=False) == expected
 
 
@@ -190,7 +190,7 @@ def test_an_instance_has_one_holder(
 
 def test_devices_are_apart_and_none_is_left_out() -> None:
     devices = (gpu(), replace(gpu(Process(101, 3)), uuid="GPU-b", index=1))
-    found = find_holdings(NodeReading(devices), [train("GPU-a", "GPU-b")], pod_of)
+    found = find_holders(NodeReading(devices), [train("GPU-a", "GPU-b")], pod_of)
     assert list(found) == ["GPU-a", "GPU-b"]
     assert found["GPU-a"].holders == (TRAIN,)
     assert found["GPU-b"].holders == (TRAIN, HolderStatus("uid-a", memory_mib=3))

@@ -12,7 +12,7 @@ import pytest
 from scheduler_ext.agent import alive as alive_module
 from scheduler_ext.agent.alive import Pulse
 from scheduler_ext.agent.fake import FakeReadings, run_fake
-from scheduler_ext.agent.gpu_health import Health
+from scheduler_ext.agent.gpu_health import GpuHealth
 from scheduler_ext.agent.loop import GONE_S, RESTART, Watchdog, boot_id, run_agent
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
 from scheduler_ext.agent.observer import Observer
@@ -88,7 +88,7 @@ class Rig:
             return self.now
 
         observer = Observer(
-            self.source, self._directory / "kubelet.sock", Health(), lambda: self.now, self._directory
+            self.source, self._directory / "kubelet.sock", GpuHealth(), lambda: self.now, self._directory
         )
         return run_agent(observer, self.recorder, 0, self.stopped, clock)
 
@@ -146,7 +146,7 @@ def test_a_call_that_does_not_come_back_ends_it(rig: Rig, monkeypatch: pytest.Mo
         return returns()
 
     monkeypatch.setattr(source, call, stuck)
-    observer = Observer(source, Path("/nowhere"), Health())
+    observer = Observer(source, Path("/nowhere"), GpuHealth())
     assert run_agent(observer, rig.recorder, 0, rig.stopped, pulse=Pulse(0.05)) == 0
     assert waited == [True]
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from scheduler_ext.agent.activity import Activity, Observed
-from scheduler_ext.agent.gpu_health import XIDS, Health
-from scheduler_ext.agent.holders import Holdings
+from scheduler_ext.agent.activity import Activity, ObservedGpu
+from scheduler_ext.agent.gpu_health import XIDS, GpuHealth
+from scheduler_ext.agent.holders import DeviceHolders
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading
 from scheduler_ext.agent.node_status import node_status
 from scheduler_ext.wire.gpunode import HolderStatus, SharingStatus, plain, read_gpu_node, status_body
@@ -26,23 +26,25 @@ from tests.kube_objects import Json
 GPU = DeviceReading("GPU-0", 0, 81920, product="NVIDIA H100 80GB HBM3", reserved_mib=500, used_mib=1000)
 
 
-def written(*devices: DeviceReading, held: Holdings | None = None, **reading: Any) -> Json:
+def written(*devices: DeviceReading, held: DeviceHolders | None = None, **reading: Any) -> Json:
     """The status of a node with these devices, as plain values."""
-    observed = {devices[0].uuid: Observed(held)} if held is not None else {}
-    status: Json = plain("n", node_status(NodeReading(devices, **reading), observed, Health(), 1000))[
+    observed = {devices[0].uuid: ObservedGpu(held)} if held is not None else {}
+    status: Json = plain("n", node_status(NodeReading(devices, **reading), observed, GpuHealth(), 1000))[
         "status"
     ]
     return status
 
 
-def device(reading: DeviceReading, held: Holdings | None = None) -> Json:
+def device(reading: DeviceReading, held: DeviceHolders | None = None) -> Json:
     (found,) = written(reading, held=held)["devices"]
     return dict(found)
 
 
 def test_a_whole_reading_is_written_field_by_field(rig: Rig) -> None:
     reading = rig.read(a100_80gb_mig(), h100(1), t4(2))
-    status = plain("n", node_status(reading, {}, Health(), 1000, "mixed", SharingStatus("mps", 4)))["status"]
+    status = plain("n", node_status(reading, {}, GpuHealth(), 1000, "mixed", SharingStatus("mps", 4)))[
+        "status"
+    ]
     assert refusals(status) == []
     first, second, third = status.pop("devices")
     assert status == {
@@ -91,7 +93,7 @@ def test_memory_adds_up(
     memory: tuple[int | None, int | None, int | None],
 ) -> None:
     reading = DeviceReading("GPU-0", 0, 81920, reserved_mib=numbers[0], used_mib=numbers[1])
-    told = device(reading, Holdings(unaccounted_mib=unaccounted))["memory"]
+    told = device(reading, DeviceHolders(unaccounted_mib=unaccounted))["memory"]
     fields = ("reservedMiB", "usedMiB", "unaccountedMiB")
     assert told == {"totalMiB": 81920} | {k: v for k, v in zip(fields, memory, strict=True) if v is not None}
 
@@ -105,7 +107,7 @@ class TestHealth:
         assert (status["summary"]["gpus"], status["summary"]["healthy"]) == (2, 1)
 
     def test_an_xid_read_while_the_driver_was_away_counts_when_it_is_back(self) -> None:
-        health = Health()
+        health = GpuHealth()
         with_xid = DeviceReading("GPU-0", 0, 81920, xids=(79,))
         node_status(NodeReading((with_xid,), problem="the NVIDIA driver is not loaded"), {}, health, 1000)
         back = node_status(NodeReading((GPU,)), {}, health, 1005)
@@ -114,7 +116,7 @@ class TestHealth:
 
     def test_lasting_errors_are_reported_while_the_driver_is_away(self) -> None:
         """An agent that starts then finds it in the report only."""
-        health = Health()
+        health = GpuHealth()
         broken = DeviceReading("GPU-1", 1, 81920, xids=(48,), reset_pending=True)
         node_status(NodeReading((GPU, broken)), {}, health, 1000)
         away = NodeReading((GPU, DeviceReading("GPU-1", 1, 81920)), problem="the NVIDIA driver is not loaded")
@@ -129,7 +131,7 @@ class TestHealth:
 def test_the_holder_of_an_instance() -> None:
     instances = (InstanceReading("MIG-a", "1g.10gb"), InstanceReading("MIG-b", "1g.10gb"))
     reading = DeviceReading("GPU-0", 0, 81920, mig_enabled=True, instances=instances)
-    told = device(reading, Holdings((), {"MIG-b": HolderStatus(uid="uid-b", memory_mib=70)}))
+    told = device(reading, DeviceHolders((), {"MIG-b": HolderStatus(uid="uid-b", memory_mib=70)}))
     assert told["mig"]["instances"] == [
         {"uuid": "MIG-a", "profile": "1g.10gb"},
         {"uuid": "MIG-b", "profile": "1g.10gb", "holder": {"uid": "uid-b", "memoryMiB": 70}},
@@ -165,12 +167,12 @@ def test_whatever_is_read_is_taken_by_the_api_server_and_by_the_reader() -> None
         pod_of = data.draw(st.sampled_from((None, {1: None, 2: "1f2e3d4c-1111-2222-3333-444455556666"}.get)))
         activity = Activity()
         observed = {
-            gpu.uuid: activity.observe(gpu, holdings.get(gpu.uuid, Holdings()), pod_of, 0.0)
+            gpu.uuid: activity.observe(gpu, holdings.get(gpu.uuid, DeviceHolders()), pod_of, 0.0)
             for gpu in reading.devices
         }
         sharing = data.draw(st.sampled_from((None, SharingStatus("time-slicing", 4))))
         strategy = data.draw(st.sampled_from((None, "mixed")))
-        status = node_status(reading, observed, Health(), 0, strategy, sharing)
+        status = node_status(reading, observed, GpuHealth(), 0, strategy, sharing)
         told = plain("n", status)["status"]
         assert refusals(with_numbers(told)) == []
         report = read_report(read_gpu_node(status_body("n", status)))
@@ -181,7 +183,7 @@ def test_whatever_is_read_is_taken_by_the_api_server_and_by_the_reader() -> None
         by_uuid = {gpu.uuid: gpu for gpu in reading.devices}
         for gpu in told["devices"]:
             read = by_uuid[gpu["uuid"]]
-            held = holdings.get(gpu["uuid"], Holdings())
+            held = holdings.get(gpu["uuid"], DeviceHolders())
             # Never guessed, and no part of an unknown total.
             used_is_known = read.used_mib is not None and read.total_mib > 0
             assert ("usedMiB" in gpu["memory"]) == used_is_known

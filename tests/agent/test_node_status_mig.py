@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.agent.gpu_health import Health
+from scheduler_ext.agent.gpu_health import GpuHealth
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
 from scheduler_ext.agent.node_status import node_status
 from scheduler_ext.wire.gpunode import plain
@@ -22,7 +22,7 @@ def mig(
     reading = DeviceReading(
         "GPU-0", 0, 81920, mig_enabled=True, grid_size=grid, profiles=profiles, instances=instances
     )
-    status = plain("n", node_status(NodeReading((reading,)), {}, Health(), 1000))["status"]
+    status = plain("n", node_status(NodeReading((reading,)), {}, GpuHealth(), 1000))["status"]
     assert refusals(status) == []
     return dict(status["devices"][0]["mig"])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_ext.agent.gpu_health import Health
+from scheduler_ext.agent.gpu_health import GpuHealth
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading, Process, Samples
 from scheduler_ext.agent.observer import Observer
 from scheduler_ext.wire.gpunode import (
@@ -77,7 +77,7 @@ class Rig:
         """Made when it is first asked for: it looks at /proc then."""
         if self._observer is None:
             self._observer = Observer(
-                self.source, self.kubelet.socket, Health(), lambda: self.now, self.proc.root
+                self.source, self.kubelet.socket, GpuHealth(), lambda: self.now, self.proc.root
             )
         return self._observer
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from scheduler_ext.binding.bind import (
     Binding,
+    BindRequest,
     Call,
     GetPod,
     GetReservation,
@@ -24,7 +25,6 @@ from scheduler_ext.binding.bind import (
     PostBinding,
     PutReservation,
     Steps,
-    Wanted,
 )
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsent
@@ -219,7 +219,7 @@ class Machine:
         self.locked.update_intents(node, reservation.intents if reservation is not None else ())
 
     def _start(self, task: Task, uid: str, node: str) -> None:
-        self._go(task, self._binding.bind(Wanted("ns", name_of(uid), uid, node)))
+        self._go(task, self._binding.bind(BindRequest("ns", name_of(uid), uid, node)))
 
     def _settle(self, node: str, key: tuple[str, str]) -> None:
         intent = next(i for where, i in self.locked.cache.assumed() if (where, i.key) == (node, key))

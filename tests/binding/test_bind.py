@@ -10,6 +10,7 @@ import pytest
 
 from scheduler_ext.binding.bind import (
     Binding,
+    BindRequest,
     BindResult,
     Call,
     GetPod,
@@ -19,7 +20,6 @@ from scheduler_ext.binding.bind import (
     PostBinding,
     PutReservation,
     Steps,
-    Wanted,
 )
 from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsent
 from scheduler_ext.core.cache.intent import MAX_INTENTS, Intent, Reservation
@@ -99,7 +99,7 @@ class Driven:
 
     def asked(self, name: str = "p", node: str = "n") -> Steps[BindResult]:
         """A bind that has not begun."""
-        return self.binding.bind(Wanted("ns", name, f"{name}-1", node))
+        return self.binding.bind(BindRequest("ns", name, f"{name}-1", node))
 
     def bind(self, *told: str, name: str = "p", node: str = "n") -> BindResult:
         """The result of a bind with these calls and answers."""

@@ -32,13 +32,13 @@ from hypothesis.stateful import (
 
 from scheduler_ext.binding.bind import (
     Binding,
+    BindRequest,
     BindResult,
     Call,
     OneWriter,
     PostBinding,
     PutReservation,
     Steps,
-    Wanted,
 )
 from scheduler_ext.binding.locked_cache import LockedCache, Reserved
 from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsent
@@ -278,7 +278,7 @@ class Promises(RuleBasedStateMachine):
         if there is None or (uid := there["metadata"]["uid"]) in self.busy():
             return
         node = next((HANDED_OUT[name] for name in asked(there) if name in HANDED_OUT), node)
-        under = self.go(self.binding.bind(Wanted("default", name, uid, node)), uid)
+        under = self.go(self.binding.bind(BindRequest("default", name, uid, node)), uid)
         while under in self.under_way:
             how = {PutReservation: put, PostBinding: post}.get(type(under.call), "ok")
             if how == "stop" or self.step(under, how) == "waits" or under.answer is not None:
@@ -506,7 +506,9 @@ class Promises(RuleBasedStateMachine):
         passed = [node for node in self.passed(self.extender, there) if node not in self.turns]
         if passed:
             node = passed[pick % len(passed)]
-            under = self.go(self.binding.bind(Wanted("default", name, there["metadata"]["uid"], node)), "")
+            under = self.go(
+                self.binding.bind(BindRequest("default", name, there["metadata"]["uid"], node)), ""
+            )
             self.succeed(under)
             assert under.result == BindResult("bound"), f"accepted: {under.result}"
 

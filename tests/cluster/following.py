@@ -9,7 +9,7 @@ from typing import Any
 from scheduler_ext.cluster.client.transport import ServerClock, Transport
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.reflector import Reflector
-from scheduler_ext.wire.kube import Node
+from scheduler_ext.wire.kube import NodeObject
 from scheduler_ext.wire.watching import Broken, Decoder
 from tests.cluster.api.api_paths import NODES
 from tests.cluster.api.api_requests import Request, lists, watches
@@ -25,7 +25,7 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-class Heard(EventHandler[Node]):
+class Heard(EventHandler[NodeObject]):
     """A handler that records its calls, one word each; `fail` is called before a word is handled."""
 
     together = 1000
@@ -39,12 +39,12 @@ class Heard(EventHandler[Node]):
     def begin(self) -> None:
         self._take("begin")
 
-    def seen(self, items: Sequence[Node], clock: ServerClock) -> None:
+    def seen(self, items: Sequence[NodeObject], clock: ServerClock) -> None:
         self.clocks.append(clock)
         for item in items:
             self._take(f"seen {_name(item)}")
 
-    def gone(self, item: Node | Broken) -> None:
+    def gone(self, item: NodeObject | Broken) -> None:
         self._take(f"gone {item.name if isinstance(item, Broken) else _name(item)}")
 
     def broken(self, item: Broken) -> None:
@@ -64,7 +64,7 @@ class Heard(EventHandler[Node]):
         self.words.append(word)
 
 
-def _name(node: Node) -> str | None:
+def _name(node: NodeObject) -> str | None:
     return node.metadata.name if node.metadata else None
 
 
@@ -78,7 +78,7 @@ class Followed:
     def __init__(self, server: ApiServer, transport: Transport) -> None:
         self.server = server
         self.heard = Heard()
-        self.reflector = Reflector("nodes", transport, NODES, Decoder(Node), self.heard)
+        self.reflector = Reflector("nodes", transport, NODES, Decoder(NodeObject), self.heard)
         self._watch: Request | None = None
 
     def start(self, *words: str) -> None:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.cluster import advertise as advertise_module
-from scheduler_ext.cluster.advertise import Advertiser, Seen
+from scheduler_ext.cluster.advertise import Advertised, Advertiser
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.wire.kube import Node
+from scheduler_ext.wire.kube import NodeObject
 from scheduler_ext.wire.node_info import node_record
 from scheduler_ext.wire.watching import Decoder
 from tests.cluster.api.api_faults import After, Hang, Refuse, Reset
@@ -38,11 +38,11 @@ class Advertising:
         self.advertiser = Advertiser(transport, lambda: self.active, ResourceNames(), 10)
         server.store.put_all(NODES, [node(name, labels={"team": "x"}) for name in "abc"])
 
-    def seen(self, name: str) -> Seen:
+    def seen(self, name: str) -> Advertised:
         """The amounts on the nodes, as a watch would deliver them."""
         line = b'{"type":"MODIFIED","object":%s}' % self.server.store.get(NODES, name).body
-        found = Decoder(Node).event(line).object
-        assert isinstance(found, Node)
+        found = Decoder(NodeObject).event(line).object
+        assert isinstance(found, NodeObject)
         return node_record(found, ResourceNames()).advertised
 
     def stands(self, name: str, amount: int | None) -> None:
@@ -109,7 +109,7 @@ def test_the_amount_is_written_to_capacity_and_allocatable_only(advertising: Adv
         pytest.param(None, (8, 8), id="an amount on a node that is no longer of shares"),
     ],
 )
-def test_faulty_fields_are_written(advertising: Advertising, wanted: int | None, seen: Seen) -> None:
+def test_faulty_fields_are_written(advertising: Advertising, wanted: int | None, seen: Advertised) -> None:
     advertising.set("a", "99")
     advertising.advertiser.start()
     advertising.advertiser.update("a", wanted, seen)

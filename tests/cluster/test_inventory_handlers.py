@@ -84,7 +84,7 @@ class Told:
         return ServerClock(NOON, time.monotonic())
 
     def see_nodes(self, *objects: Json) -> None:
-        self.nodes.seen(read(kube.Node, *objects), self.clock())
+        self.nodes.seen(read(kube.NodeObject, *objects), self.clock())
 
     def see_pods(self, *objects: Json) -> None:
         self.pods.seen(read(kube.Pod, *objects), self.clock())

@@ -11,7 +11,7 @@ import pytest
 from scheduler_ext.cluster import reflector as reflector_module
 from scheduler_ext.cluster.client.transport import Query, Stream, Transport
 from scheduler_ext.cluster.reflector import Reflector
-from scheduler_ext.wire.kube import Node
+from scheduler_ext.wire.kube import NodeObject
 from scheduler_ext.wire.watching import Decoder
 from tests.cluster.api.api_faults import (
     End,
@@ -81,7 +81,7 @@ def test_selected_objects_are_selected_in_lists_and_watches(server: ApiServer, t
     server.store.put_all(PODS, [pod("done", phase="Succeeded"), pod("runs", on="a")])
     heard = Heard()
     selector = "status.phase!=Succeeded,status.phase!=Failed"
-    reflector = Reflector("pods", transport, PODS, Decoder(Node), heard, fieldSelector=selector)
+    reflector = Reflector("pods", transport, PODS, Decoder(NodeObject), heard, fieldSelector=selector)
     reflector.start()
     heard.wait("begin", "seen runs", "end")
     server.wait_for_watches(1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.cli.demo import raw_pods
-from scheduler_ext.demo.placing import Placed, with_pods
+from scheduler_ext.demo.placing import DemoInventory, with_pods
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
@@ -26,12 +26,12 @@ def read(inventory: bytes) -> tuple[Objects, ClusterState]:
 
 
 @pytest.fixture(scope="module")
-def placed() -> Placed:
+def placed() -> DemoInventory:
     _, before = read(SAMPLE.read_bytes())
     return with_pods(SAMPLE.read_bytes(), list(raw_pods(TEXT)), read_pods(TEXT), before, 1_800_000_000.0)
 
 
-def test_pods_that_fit_run_and_the_others_wait(placed: Placed) -> None:
+def test_pods_that_fit_run_and_the_others_wait(placed: DemoInventory) -> None:
     objects, after = read(placed.inventory)
     nodes = {pod.metadata.name: pod.spec.node_name for pod in objects.pods if pod.metadata and pod.spec}
     expected = {
@@ -52,7 +52,7 @@ def test_pods_that_fit_run_and_the_others_wait(placed: Placed) -> None:
     assert {each.pod.name for each in after.pending} == waiting
 
 
-def test_the_gpus_of_each_pod_are_known(placed: Placed) -> None:
+def test_the_gpus_of_each_pod_are_known(placed: DemoInventory) -> None:
     _, after = read(placed.inventory)
     items: list[dict[str, Any]] = inventory_list(after.infos.values(), CONFIG)["items"]
     assert {item["node"]: item["unattributed"] for item in items if item["unattributed"]} == {}
@@ -74,7 +74,7 @@ def test_a_kubelet_gives_no_sick_gpu_to_a_pod() -> None:
     assert item["unattributed"] == [], "which is known"
 
 
-def test_no_more_is_promised_than_there_is(placed: Placed) -> None:
+def test_no_more_is_promised_than_there_is(placed: DemoInventory) -> None:
     _, after = read(placed.inventory)
     for item in inventory_list(after.infos.values(), CONFIG)["items"]:
         for device in item["devices"]:

@@ -19,8 +19,8 @@ from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.snapshot_dump import Dump, Moment, revived, taken
-from scheduler_ext.extender.answer import Bound
+from scheduler_ext.explain.snapshot_dump import Dump, RecordedCluster, revived, taken
+from scheduler_ext.extender.answer import RecordedBind
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.wire.config import Configuration, InspectionSection, ScoreSection
@@ -74,7 +74,7 @@ class Running:
     def explainer(self) -> Explainer:
         return Explainer(self, self.extender.record, self.config, self.extender.places)
 
-    def replayed(self) -> Moment:
+    def replayed(self) -> RecordedCluster:
         return revived(decode_snapshot_file(self.explainer().snapshot_file(), Dump))
 
 
@@ -90,7 +90,7 @@ def running(*objects: Json, config: Configuration | None = None) -> Running:
     return Running(extender, waiting(found, resources, index), facts, config)
 
 
-def replaying(replayed: Moment) -> Explainer:
+def replaying(replayed: RecordedCluster) -> Explainer:
     return Explainer(replayed, replayed.record, replayed.config)
 
 
@@ -126,7 +126,7 @@ def test_a_replay_answers_as_the_extender_did(
         ask(there.extender, asking, offered)
     first = pods[0]["metadata"]
     there.extender.record.bound(
-        first["uid"], "default", first["name"], Bound(1.5, names[0], "bound", "", {"c0": ("GPU-1",)})
+        first["uid"], "default", first["name"], RecordedBind(1.5, names[0], "bound", "", {"c0": ("GPU-1",)})
     )
     there.gone = data.draw(st.frozensets(st.sampled_from([each["metadata"]["uid"] for each in pods])))
     elsewhere = replaying(there.replayed())

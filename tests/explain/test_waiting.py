@@ -13,7 +13,7 @@ from scheduler_ext.core.node.node import Wait
 from scheduler_ext.core.request.gang_wish import GATE
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.sentences import BEING_DELETED
-from scheduler_ext.explain.waiting import FITS_NOW, NOT_ASKED, LongWait, Waiting
+from scheduler_ext.explain.waiting import FITS_NOW, NOT_ASKED, LongWait, WaitingPods
 from tests.explain.explaining import free_node
 from tests.explain.test_replay import Running, running
 from tests.extender.preempting import on_share, share_node, whole_node
@@ -32,11 +32,11 @@ class Clock:
         return self.now
 
 
-def board(there: Running, clock: Clock | None = None) -> Waiting:
-    return Waiting(there, there.extender.record, there.explainer(), clock or Clock())
+def board(there: Running, clock: Clock | None = None) -> WaitingPods:
+    return WaitingPods(there, there.extender.record, there.explainer(), clock or Clock())
 
 
-def told(board: Waiting) -> list[tuple[str, str, str | None]]:
+def told(board: WaitingPods) -> list[tuple[str, str, str | None]]:
     return [(line["name"], line["reason"], line["nearest"]) for line in board.lines()]
 
 
@@ -101,7 +101,7 @@ def test_what_a_pod_behind_a_gate_waits_for(wait: Wait | None, expected: tuple[s
     """Though a node would take it."""
     there = running(*whole_node("n", None), GATED)
     explainer = Explainer(there, there.extender.record, there.config, wait_of=lambda _: wait)
-    found = Waiting(there, there.extender.record, explainer, Clock())
+    found = WaitingPods(there, there.extender.record, explainer, Clock())
     assert told(found) == [expected]
     assert found.reasons() == {expected[1]: 1}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_ext.extender.answer import Bound
+from scheduler_ext.extender.answer import RecordedBind
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire.config import Configuration, InspectionSection
@@ -124,8 +124,8 @@ def test_the_pod_is_kept_without_what_no_decision_reads() -> None:
     assert read_redacted(found.pod).spec is not None
 
 
-def bound(kind: str, node: str = "large", at: float = 1.0) -> Bound:
-    return Bound(at, node, kind, "" if kind in ("bound", "repeated") else "why", {})
+def bound(kind: str, node: str = "large", at: float = 1.0) -> RecordedBind:
+    return RecordedBind(at, node, kind, "" if kind in ("bound", "repeated") else "why", {})
 
 
 @pytest.mark.parametrize(

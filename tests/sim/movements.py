@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from scheduler_ext.sim import protocols
-from scheduler_ext.sim.preemption import Resident, Residents
+from scheduler_ext.sim.preemption import Residents, TraceResident
 from scheduler_ext.sim.scheduler import Placement
 from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import World
@@ -54,19 +54,19 @@ def moving() -> Iterator[Movements]:
             seen.worlds.append(world)
             seen.residents.append(self)
             self._now = 0.0
-            self._ending: Resident | None = None
+            self._ending: TraceResident | None = None
 
-        def enter(self, pod: TracePod, placement: Placement, until: float) -> Resident:
+        def enter(self, pod: TracePod, placement: Placement, until: float) -> TraceResident:
             seen.began.append((self._now, pod.kind.demand_milli))
             seen.lifetimes.append(until - self._now)
             return super().enter(pod, placement, until)
 
-        def leave(self, resident: Resident) -> None:
+        def leave(self, resident: TraceResident) -> None:
             left = seen.ended if resident is self._ending else seen.evicted
             left.append((self._now, resident.pod.kind.demand_milli))
             super().leave(resident)
 
-        def next_end(self, until: float) -> tuple[float, Resident] | None:
+        def next_end(self, until: float) -> tuple[float, TraceResident] | None:
             found = super().next_end(until)
             self._now, self._ending = found or (until, None)
             return found

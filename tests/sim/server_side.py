@@ -21,7 +21,7 @@ from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, task_class
-from scheduler_ext.sim.world import Cluster, NodeShape, World
+from scheduler_ext.sim.world import Cluster, TraceNode, World
 from scheduler_ext.wire.config import Configuration, FilterSection, MemorySection, ScoreSection
 from scheduler_ext.wire.extender_args import ExtenderArgs, decode_args
 from scheduler_ext.wire.pod.cached_pod import bound_pod
@@ -199,7 +199,7 @@ workloads = st.dictionaries(kinds.map(task_class), st.integers(1, 9), max_size=6
     lambda counts: Workload.of({task: float(count) for task, count in counts.items()})
 )
 _nodes = st.builds(
-    NodeShape,
+    TraceNode,
     st.just(""),
     st.sampled_from((8000, 31_000, 96_000)),
     st.just(100_000),

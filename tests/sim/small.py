@@ -18,7 +18,7 @@ from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
-from scheduler_ext.sim.world import Cluster, NodeShape, World
+from scheduler_ext.sim.world import Cluster, TraceNode, World
 
 MODELS = ("A100", "T4")
 NODES = tuple(generate_nodes(12, seed=5))
@@ -33,7 +33,7 @@ def cluster_of(*nodes: tuple[int, int, str], memory_mib: int = 100_000) -> Clust
     """Nodes of (cpu_milli, gpus, model), called n0, n1..."""
     return Cluster.of(
         [
-            NodeShape(f"n{index}", cpu_milli, memory_mib, gpus, model)
+            TraceNode(f"n{index}", cpu_milli, memory_mib, gpus, model)
             for index, (cpu_milli, gpus, model) in enumerate(nodes)
         ]
     )

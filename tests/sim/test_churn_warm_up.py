@@ -13,11 +13,11 @@ from scheduler_ext.sim.sampling import Sampling
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import TracePod
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 from tests.sim.movements import moving
 from tests.sim.small import SMALL, pods_of, share, whole
 
-NODES = tuple(NodeShape("n", 16_000, 100_000, 4, "A100") for _ in range(3))
+NODES = tuple(TraceNode("n", 16_000, 100_000, 4, "A100") for _ in range(3))
 PODS = pods_of(*(share(300), share(700), whole(1), whole(2)) * 5)
 NO_ARRIVALS = 1e-9
 
@@ -26,7 +26,7 @@ def run_of(
     warm_up: float,
     measured: float,
     seed: int = 1,
-    nodes: tuple[NodeShape, ...] = NODES,
+    nodes: tuple[TraceNode, ...] = NODES,
     pods: tuple[TracePod, ...] = PODS,
     sampled_percent: int = 100,
 ) -> Run:
@@ -86,7 +86,7 @@ def test_a_run_is_its_warm_up_and_what_follows(seed: int) -> None:
 @pytest.mark.parametrize("sampled_percent", [100, 1])
 def test_a_pod_that_evicts_others_begins_to_run_at_once(sampled_percent: int) -> None:
     # All pods name the model of one node of four, which has the victims and is examined first.
-    nodes = (*NODES, NodeShape("n", 16_000, 100_000, 4, "T4"))
+    nodes = (*NODES, TraceNode("n", 16_000, 100_000, 4, "T4"))
     pods = pods_of(*[whole(1, models=("T4",))] * 20)
     with moving() as moved, patch.object(Sampling, "least", 1):
         run_of(0.0, 3.0, nodes=nodes, pods=pods, sampled_percent=sampled_percent)

@@ -7,7 +7,7 @@ import pytest
 from scheduler_ext.sim.cluster_dump import ClusterDump
 from scheduler_ext.sim.policy_comparison import compare_policies
 from scheduler_ext.sim.trace_workload import PodKind
-from scheduler_ext.sim.world import Cluster, NodeShape, World
+from scheduler_ext.sim.world import Cluster, TraceNode, World
 from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_objects, read_pods
@@ -43,42 +43,42 @@ NODE = (64_000, 512 * 1024)
     [
         pytest.param(
             [gpu_node("n", [gpu(0), gpu(1)]), node("n", {WHOLE: "2"})],
-            NodeShape("n", *NODE, 2, "A100-80GB"),
+            TraceNode("n", *NODE, 2, "A100-80GB"),
             id="a report with its Node",
         ),
         pytest.param(
             [node("n", {WHOLE: "8"}, labels=GFD_H100)],
-            NodeShape("n", *NODE, 8, "H100-80GB"),
+            TraceNode("n", *NODE, 8, "H100-80GB"),
             id="labels without a report",
         ),
         pytest.param(
             [node("n", {WHOLE: "1"}, labels={"node.kubernetes.io/instance-type": "g6f.xlarge"})],
-            NodeShape("n", *NODE, 1, "L4", 0.1),
+            TraceNode("n", *NODE, 1, "L4", 0.1),
             id="a fraction of a GPU, with its part of the price",
         ),
         pytest.param(
             [gpu_node("n", [gpu(0, model="T4"), gpu(1), gpu(2)]), node("n", {WHOLE: "2"})],
-            NodeShape("n", *NODE, 2, "A100-80GB"),
+            TraceNode("n", *NODE, 2, "A100-80GB"),
             id="of several models the commonest, as many as are allocatable",
         ),
         pytest.param(
             [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1", "memory": "120000000E"})],
-            NodeShape("n", NODE[0], UNLIMITED[1], 1, "A100-80GB"),
+            TraceNode("n", NODE[0], UNLIMITED[1], 1, "A100-80GB"),
             id="no more memory than counts",
         ),
         pytest.param(
             [gpu_node("n", [gpu(0), gpu(1, health={"state": "Unhealthy", "reason": "XID 79"})])],
-            NodeShape("n", *UNLIMITED, 1, "A100-80GB"),
+            TraceNode("n", *UNLIMITED, 1, "A100-80GB"),
             id="a sick GPU is none",
         ),
         pytest.param(
             [gpu_node("n", [gpu(0), gpu(1, mig={"enabled": True, "instances": []})])],
-            NodeShape("n", *UNLIMITED, 1, "A100-80GB"),
+            TraceNode("n", *UNLIMITED, 1, "A100-80GB"),
             id="a GPU in MIG mode is none",
         ),
     ],
 )
-def test_a_node(objects: list[Json], shape: NodeShape) -> None:
+def test_a_node(objects: list[Json], shape: TraceNode) -> None:
     (found,) = dump_of(*objects).nodes
     assert found == shape
 
@@ -280,7 +280,7 @@ def test_a_cluster_as_a_trace() -> None:
         pod("waits", {"cpu": "1", WHOLE: "2"}),
         pod("ended", {WHOLE: "2"}, on="n", phase="Failed"),
     )
-    assert dump.nodes_for_trace() == (NodeShape("n", 60_000, 500 * 1024, 2, "A100-80GB"),)
+    assert dump.nodes_for_trace() == (TraceNode("n", 60_000, 500 * 1024, 2, "A100-80GB"),)
     assert [(each.name, each.kind.gpus, each.kind.cpu_milli) for each in dump.trace_pods(dump.alive())] == [
         ("default/held", 1, 8000),
         ("default/waits", 2, 1000),

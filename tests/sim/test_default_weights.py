@@ -12,7 +12,7 @@ from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
-from scheduler_ext.sim.world import Cluster, NodeShape, World
+from scheduler_ext.sim.world import Cluster, TraceNode, World
 from tests.sim import small
 from tests.sim.small import cluster_of, share
 
@@ -88,18 +88,18 @@ def test_a_term_decides(
     ],
 )
 def test_spot_nodes_by_priority(priority: int, spot_node: int, node: int) -> None:
-    shapes = [NodeShape(f"n{i}", 8000, 100_000, 1, "A100", spot=i == spot_node) for i in range(2)]
+    shapes = [TraceNode(f"n{i}", 8000, 100_000, 1, "A100", spot=i == spot_node) for i in range(2)]
     cluster = Cluster.of(shapes)
     (pod,) = with_spot([TracePod("p", PodKind(4000, 1000, 1, 1000), priority=priority)], cluster)
     assert node_of(World(cluster), WITH_FOUR_CORES, pod.kind) == node
 
 
 def test_without_spot_nodes_priorities_distinguish_no_pods() -> None:
-    cluster = Cluster.of([NodeShape("n", 8000, 100_000, 1, "A100")])
+    cluster = Cluster.of([TraceNode("n", 8000, 100_000, 1, "A100")])
     pods = [TracePod("p", share(250), priority=-10), TracePod("q", share(250), priority=10)]
     assert with_spot(pods, cluster) == pods
 
 
 def test_the_cheaper_node_of_one_model_comes_first() -> None:
-    shapes = [NodeShape(f"n{i}", 8000, 100_000, 1, "A100", value) for i, value in enumerate((2.0, 0.5))]
+    shapes = [TraceNode(f"n{i}", 8000, 100_000, 1, "A100", value) for i, value in enumerate((2.0, 0.5))]
     assert node_of(World(Cluster.of(shapes)), WITH_FOUR_CORES, PodKind(4000, 1000, 1, 1000)) == 1

@@ -23,7 +23,7 @@ from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies.default import Default, request_of
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind, model_of, task_class, workload_of
-from scheduler_ext.sim.world import Cluster, NodeShape, NodesView, World
+from scheduler_ext.sim.world import Cluster, NodesView, TraceNode, World
 from scheduler_ext.wire.config import Configuration, ScoreSection
 from tests.sim.server_side import (
     MODELS,
@@ -211,9 +211,9 @@ def test_the_same_nodes_with_the_same_points_and_the_same_gpu(
 def test_the_fewer_gpus_of_a_model_are_idle_the_scarcer_it_is() -> None:
     cluster = Cluster.of(
         [
-            NodeShape("a", 96_000, 100_000, 1, MODELS[0]),
-            NodeShape("b", 96_000, 100_000, 1, MODELS[0]),
-            NodeShape("c", 96_000, 100_000, 1, MODELS[1]),
+            TraceNode("a", 96_000, 100_000, 1, MODELS[0]),
+            TraceNode("b", 96_000, 100_000, 1, MODELS[0]),
+            TraceNode("c", 96_000, 100_000, 1, MODELS[1]),
         ]
     )
     wanted, other = PodKind(1000, 1000, 1, 1000, (MODELS[0],)), PodKind(1000, 1000, 1, 500)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
-from scheduler_ext.sim.policies.fgd import Fragmentation
+from scheduler_ext.sim.policies.fgd import FragmentationMeasure
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import NodesView, World
 from tests.sim.small import cluster_of, fits, kinds, share, workloads, worlds
@@ -47,7 +47,7 @@ def by_definition(workload: Workload, cpu_milli: int, rooms_milli: list[int], mo
 def test_by_hand(workload: dict[TaskClass, float], rooms_milli: list[int], expected: float) -> None:
     world = World(cluster_of((8000, len(rooms_milli), "A100"), (8000, 1, "T4")))
     world.room_milli[: len(rooms_milli), 0] = rooms_milli
-    measure = Fragmentation(world.cluster, Workload.of(workload))
+    measure = FragmentationMeasure(world.cluster, Workload.of(workload))
     assert measure.of(NodesView(world))[0] == pytest.approx(expected)
 
 
@@ -63,12 +63,12 @@ def test_as_defined(world: World, workload: Workload) -> None:
         )
         for node in range(len(cluster))
     ]
-    assert Fragmentation(cluster, workload).of(NodesView(world)) == pytest.approx(expected)
+    assert FragmentationMeasure(cluster, workload).of(NodesView(world)) == pytest.approx(expected)
 
 
 @given(worlds, workloads, kinds)
 def test_after_a_pod_the_state_is_the_present_one(world: World, workload: Workload, kind: PodKind) -> None:
-    measure = Fragmentation(world.cluster, workload)
+    measure = FragmentationMeasure(world.cluster, workload)
     foreseen = measure.after(kind, NodesView(world))
     for node in range(len(world.cluster)):
         if not fits(world, kind, node):
@@ -88,7 +88,7 @@ def test_after_a_pod_the_state_is_the_present_one(world: World, workload: Worklo
 def test_a_share_on_a_whole_gpu_takes_it_from_a_pod_of_two() -> None:
     world = World(cluster_of((8000, 3, "A100")))
     world.place(share(100), 0, (2,))
-    measure = Fragmentation(world.cluster, Workload.of({TWO: 1}))
+    measure = FragmentationMeasure(world.cluster, Workload.of({TWO: 1}))
     assert measure.of(NodesView(world)).tolist() == [900]
     # On a whole GPU it leaves 700 + 1000 + 900 of unusable room, otherwise the 600.
     assert measure.after(share(300), NodesView(world))[:, 0].tolist() == [2600, 2600, 600]
@@ -98,7 +98,7 @@ def test_some_of_very_many_cpu_amounts_count_as_the_next_larger_one() -> None:
     amounts = range(1000, 11_000, 10)
     workload = Workload.of({TaskClass(cpu_milli=cpu, gpus=1): 1.0 for cpu in amounts})
     world = World(cluster_of((16_000, 2, "A100")))
-    measure = Fragmentation(world.cluster, workload)
+    measure = FragmentationMeasure(world.cluster, workload)
     for cpu in (0, 999, 1000, 4321, 10_989, 10_990, 16_000):
         world.cpu_free[0] = cpu
         exact = by_definition(workload, cpu, [1000, 1000], "A100")

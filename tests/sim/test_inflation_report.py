@@ -9,14 +9,14 @@ import pytest
 from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import PodKind
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 from tests.sim.small import SMALL, pods_of, share, whole
 from tests.sim.watched import arriving
 
 
 def run_of(gpus: int, arrivals: list[PodKind], trace: list[PodKind]) -> Run:
     """These pods arrive in this order at one node, with the expectation of the trace."""
-    nodes = (NodeShape("n", 64_000, 64_000, gpus, "A100"),)
+    nodes = (TraceNode("n", 64_000, 64_000, gpus, "A100"),)
     with arriving(pods_of(*arrivals)):
         return run_inflation(
             replace(SMALL, nodes=nodes, pods=pods_of(*trace), policy="best-fit", load=1.0)

@@ -9,13 +9,13 @@ import pytest
 from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 from tests.sim.small import SMALL
 
 # One node in ten has the CPU for pods of eight GPUs and 120 cores; the others balance the requests of
 # singles.
 NODES = tuple(
-    NodeShape(f"node-{index:02}", (128 if index % 10 == 0 else 96) * 1000, 786_432, 8, "G2")
+    TraceNode(f"node-{index:02}", (128 if index % 10 == 0 else 96) * 1000, 786_432, 8, "G2")
     for index in range(40)
 )
 SINGLE, HEAVY = PodKind(8_000, 1024, 1, GPU_MILLI), PodKind(16_000, 1024, 1, GPU_MILLI)

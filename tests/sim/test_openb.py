@@ -21,7 +21,7 @@ from scheduler_ext.sim.mig.mig_inputs import read_geometry
 from scheduler_ext.sim.openb import read_nodes, read_pods, read_traces, write_pods, write_traces
 from scheduler_ext.sim.philly import read_philly
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 from scheduler_ext.wire import files
 from tests.sim.small import refusal
 
@@ -37,8 +37,8 @@ def written(tmp_path: Path, text: str, name: str = "trace.csv") -> Path:
 
 def test_nodes(tmp_path: Path) -> None:
     assert [*read_nodes(written(tmp_path, NODES))] == [
-        NodeShape("n0", 64000, 262144, 2, "P100"),
-        NodeShape("n1", 8000, 1000, 0, ""),
+        TraceNode("n0", 64000, 262144, 2, "P100"),
+        TraceNode("n1", 8000, 1000, 0, ""),
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler_ext.sim.philly import read_philly
 from scheduler_ext.sim.trace_workload import PodKind
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 from tests.sim.small import refusal
 
 MACHINES = "machineId, number of GPUs, single GPU mem\nm1,8, 24GB\nm2,2, 12GB\nm3,0,\n"
@@ -51,9 +51,9 @@ def test_machines_are_nodes_without_cpu(tmp_path: Path) -> None:
     machines, jobs = files(tmp_path, [job("j", attempt(1))])
     nodes, traces, notes = read_philly(machines, [jobs])
     assert nodes == (
-        NodeShape("m1", 0, 0, 8, "24GB"),
-        NodeShape("m2", 0, 0, 2, "12GB"),
-        NodeShape("m3", 0, 0, 0, ""),
+        TraceNode("m1", 0, 0, 8, "24GB"),
+        TraceNode("m2", 0, 0, 2, "12GB"),
+        TraceNode("m3", 0, 0, 0, ""),
     )
     assert (list(traces), notes) == (["cluster_job_log"], [])
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from scheduler_ext.sim.experiment import Outcome
+from scheduler_ext.sim.experiment import RunOutcome
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 from tests.sim.small import SMALL
 
 pytestmark = pytest.mark.process
@@ -34,7 +34,7 @@ def test_a_trace_has_three_pictures(tmp_path: Path) -> None:
     assert all(path.read_bytes().startswith(PNG) for path in written)
 
 
-Panels = Callable[[Sequence[Outcome]], list[Any]]
+Panels = Callable[[Sequence[RunOutcome]], list[Any]]
 
 
 @pytest.fixture
@@ -44,21 +44,21 @@ def panels_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Panels:
     drawn: list[Any] = []
     monkeypatch.setattr(figure.Figure, "savefig", lambda self, path, **_: drawn.append(self))
 
-    def panels(outcomes: Sequence[Outcome]) -> list[Any]:
+    def panels(outcomes: Sequence[RunOutcome]) -> list[Any]:
         write_plots(tmp_path, outcomes)
         return list(drawn[0].axes)
 
     return panels
 
 
-def curve_of(outcome: Outcome, policy: str, at_100: float, seed: int = 1) -> Outcome:
+def curve_of(outcome: RunOutcome, policy: str, at_100: float, seed: int = 1) -> RunOutcome:
     """The outcome with another policy, seed and allocation."""
     run = structs.replace(outcome.run, policy=policy, seed=seed)
     return replace(outcome, run=run, allocation_percent={0: 0.0, 60: 60.0, 100: at_100})
 
 
 @pytest.fixture(scope="module")
-def outcome() -> Outcome:
+def outcome() -> RunOutcome:
     return run_inflation(replace(SMALL, load=0.2))
 
 
@@ -81,7 +81,7 @@ def outcome() -> Outcome:
 )
 def test_a_second_panel_has_the_differences(
     panels_of: Panels,
-    outcome: Outcome,
+    outcome: RunOutcome,
     at_100: dict[str, float],
     reference: str,
     ends: dict[str, float],
@@ -102,7 +102,7 @@ def test_a_second_panel_has_the_differences(
     ],
 )
 def test_without_differences_there_is_one_panel(
-    panels_of: Panels, outcome: Outcome, curves: list[tuple[str, float, int]]
+    panels_of: Panels, outcome: RunOutcome, curves: list[tuple[str, float, int]]
 ) -> None:
     outcomes = [curve_of(outcome, policy, value, seed) for policy, value, seed in curves]
     assert len(panels_of(outcomes)) == 1
@@ -110,7 +110,7 @@ def test_without_differences_there_is_one_panel(
 
 def test_a_curve_goes_over_all_loads_where_a_pod_is_several_per_cent(panels_of: Panels) -> None:
     pods = tuple(TracePod(f"p-{milli}", PodKind(100, 100, 1, milli)) for milli in (300, 700, 1000))
-    small = replace(SMALL, nodes=(NodeShape("node", 8000, 8000, 3, "T4"),), pods=pods)
+    small = replace(SMALL, nodes=(TraceNode("node", 8000, 8000, 3, "T4"),), pods=pods)
     outcomes = [run_inflation(replace(small, seed=seed)) for seed in range(10)]
     (line,) = panels_of(outcomes)[0].lines
     loads = line.get_xdata().tolist()
@@ -122,7 +122,7 @@ def test_a_curve_goes_over_all_loads_where_a_pod_is_several_per_cent(panels_of: 
     assert line.get_ydata()[loads.index(100)] == pytest.approx(mean)
 
 
-def test_the_legend_has_names_that_begin_with_an_underscore(panels_of: Panels, outcome: Outcome) -> None:
+def test_the_legend_has_names_that_begin_with_an_underscore(panels_of: Panels, outcome: RunOutcome) -> None:
     outcomes = [curve_of(outcome, policy, 90.0) for policy in ("default", "_mine")]
     legend = panels_of(outcomes)[0].get_legend()
     assert [text.get_text().strip() for text in legend.get_texts()] == ["default", "_mine"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.sim.preemption import Preemption, Residents
+from scheduler_ext.sim.preemption import Residents, SimulatedPreemption
 from scheduler_ext.sim.scheduler import Placement
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, World
@@ -45,7 +45,7 @@ def residents_of(world: World, running: Running) -> Residents:
 )
 def test_victims(running: Running, kind: PodKind, victims: set[str]) -> None:
     world = World(cluster_of((8000, 2, "A100")))
-    preemption = Preemption(world, residents_of(world, running), seed=1)
+    preemption = SimulatedPreemption(world, residents_of(world, running), seed=1)
     chosen = preemption.victims(TracePod("urgent", kind, priority=1))
     assert {victim.pod.name for victim in chosen} == victims
 
@@ -59,7 +59,7 @@ def test_the_node_of_the_cheapest_victims() -> None:
     ]
     residents = residents_of(world, running)
     for seed in range(5):
-        chosen = Preemption(world, residents, seed).victims(TracePod("urgent", whole(1), priority=2))
+        chosen = SimulatedPreemption(world, residents, seed).victims(TracePod("urgent", whole(1), priority=2))
         # The smallest of the lowest priority, not the smallest of all.
         assert [victim.pod.name for victim in chosen] == ["1"]
 
@@ -78,7 +78,7 @@ def test_the_pod_fits_once_they_are_gone(
     urgent = TracePod("urgent", kind, priority=1)
     if scheduler.choose(kind) is not None:
         return
-    victims = Preemption(world, residents, seed=1).victims(urgent)
+    victims = SimulatedPreemption(world, residents, seed=1).victims(urgent)
     assert all(victim.pod.priority < 1 for victim in victims)
     assert len({victim.placement.node for victim in victims}) <= 1
     for victim in victims:

@@ -12,15 +12,15 @@ from scheduler_ext.core.cycle.policy import SchedulingPolicy as Knobs
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.sim.arrivals import constrained, inflated, prioritised
-from scheduler_ext.sim.experiment import Experiment, Outcome
+from scheduler_ext.sim.experiment import Experiment, RunOutcome
 from scheduler_ext.sim.protocols import run_churn, run_inflation
 from scheduler_ext.sim.trace_workload import PodKind, TracePod, model_of
-from scheduler_ext.sim.world import Cluster, NodeShape
+from scheduler_ext.sim.world import Cluster, TraceNode
 from tests.sim.small import SMALL, share, whole
 
 
 @pytest.mark.parametrize("run", [run_inflation, run_churn])
-def test_another_seed_is_another_run(run: Callable[[Experiment], Outcome]) -> None:
+def test_another_seed_is_another_run(run: Callable[[Experiment], RunOutcome]) -> None:
     first, other = (replace(SMALL, policy="random", seed=seed) for seed in (42, 43))
     assert run(first).run.rejected_by_class != run(other).run.rejected_by_class
 
@@ -29,18 +29,18 @@ def test_another_seed_is_another_run(run: Callable[[Experiment], Outcome]) -> No
     ("node", "values", "per_hour"),
     [
         pytest.param(
-            NodeShape("n", 8000, 8000, 1, "A100-80GB"),
+            TraceNode("n", 8000, 8000, 1, "A100-80GB"),
             {},
             value_of(model_of("A100-80GB"), {}),
             id="of the table",
         ),
-        pytest.param(NodeShape("n", 8000, 8000, 1, "A100-80GB"), {"A100-80GB": 7.0}, 7.0, id="as configured"),
+        pytest.param(TraceNode("n", 8000, 8000, 1, "A100-80GB"), {"A100-80GB": 7.0}, 7.0, id="as configured"),
         pytest.param(
-            NodeShape("n", 8000, 8000, 1, "A100-80GB", 0.5), {"A100-80GB": 7.0}, 0.5, id="of the node itself"
+            TraceNode("n", 8000, 8000, 1, "A100-80GB", 0.5), {"A100-80GB": 7.0}, 0.5, id="of the node itself"
         ),
     ],
 )
-def test_the_value_of_what_is_allocated(node: NodeShape, values: dict[str, float], per_hour: float) -> None:
+def test_the_value_of_what_is_allocated(node: TraceNode, values: dict[str, float], per_hour: float) -> None:
     pods = (TracePod("p", share(500)),)
     experiment = replace(SMALL, nodes=(node,), pods=pods, load=1.3, knobs=Knobs(values=values))
     assert run_inflation(experiment).run.allocated_value_per_hour == pytest.approx(per_hour)
@@ -50,7 +50,7 @@ def test_the_value_of_what_is_allocated(node: NodeShape, values: dict[str, float
 
 
 def test_pods_evict_by_priorities_of_their_own() -> None:
-    node = NodeShape("n", 8000, 8000, 1, "A100-80GB")
+    node = TraceNode("n", 8000, 8000, 1, "A100-80GB")
     pods = (TracePod("low", whole(1), priority=-10), TracePod("none", whole(1)))
     experiment = replace(SMALL, nodes=(node,), pods=pods, load=3.0)
     assert (run_churn(experiment).run.evicted_milli or 0) > 0
@@ -67,7 +67,7 @@ class TestInflation:
         assert outcome.run.mean_allocation_percent is None
 
     def test_a_pod_that_fits_is_placed(self) -> None:
-        nodes = (NodeShape("n", 8000, 8000, 1, "A100"),)
+        nodes = (TraceNode("n", 8000, 8000, 1, "A100"),)
         pods = (TracePod("p", share(250)),)
         outcome = run_inflation(replace(SMALL, nodes=nodes, pods=pods, load=1.3))
         assert (outcome.run.arrived_milli, outcome.run.allocated_milli) == (1250, 1000)
@@ -84,14 +84,14 @@ class TestInflation:
 
     def test_a_cluster_that_is_too_small_for_any_pod(self) -> None:
         pods = (TracePod("p", whole(8)),)
-        nodes = (NodeShape("n", 8000, 8000, 2, "A100"),)
+        nodes = (TraceNode("n", 8000, 8000, 2, "A100"),)
         with pytest.raises(
             SimulationError, match=r"load 1\.3: .* the cluster's 2 GPUs each; give more nodes"
         ):
             run_inflation(replace(SMALL, nodes=nodes, pods=pods))
 
     def test_one_pod_may_skip_a_load(self) -> None:
-        nodes = (NodeShape("n", 8000, 8000, 2, "A100"),)
+        nodes = (TraceNode("n", 8000, 8000, 2, "A100"),)
         run = run_inflation(replace(SMALL, nodes=nodes, pods=(TracePod("p", whole(2)),))).run
         assert run.allocation_percent == {"100": 100.0, "130": 100.0}
         # At load 90 no pod had come.
@@ -116,7 +116,7 @@ class TestArrivals:
 
     def test_constrained_pods_go_where_gpus_are(self) -> None:
         cluster = Cluster.of(
-            [NodeShape("a", 1, 1, 9, "A100"), NodeShape("t", 1, 1, 1, "T4"), NodeShape("c", 1, 1, 0, "")]
+            [TraceNode("a", 1, 1, 9, "A100"), TraceNode("t", 1, 1, 1, "T4"), TraceNode("c", 1, 1, 0, "")]
         )
         pods = [TracePod("p", share(250))] * 2000 + [TracePod("c", PodKind(1, 1))]
         given = constrained(pods, cluster, 50.0, np.random.default_rng(1))
@@ -146,7 +146,7 @@ class TestChurn:
         assert run.allocation_percent is None
 
     def test_whole_nodes_are_a_mean_over_time(self) -> None:
-        node = NodeShape("n", 8000, 8000, 1, "A100")
+        node = TraceNode("n", 8000, 8000, 1, "A100")
         pods = (TracePod("p", share(250)),)
         experiment = replace(SMALL, nodes=(node,), pods=pods, load=0.05, warm_up=1.0, measured=1000.0)
         # The number of pods is Poisson with the mean 0.2.

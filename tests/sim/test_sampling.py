@@ -17,7 +17,7 @@ from scheduler_ext.sim.sampling import Sampling
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import PodKind
-from scheduler_ext.sim.world import NodeShape, World
+from scheduler_ext.sim.world import TraceNode, World
 from tests.sim.movements import moving
 from tests.sim.small import SMALL, cluster_of, node_of, pods_of, scheduler_of, share, whole
 from tests.sim.watched import arriving
@@ -169,7 +169,7 @@ def run_of(nodes: int, *arrivals: PodKind) -> Run:
     models = ["A100", *["H100"] * (nodes - 2), "T4"]
     experiment = replace(
         SMALL,
-        nodes=tuple(NodeShape("n", 64_000, 64_000, 1, model) for model in models),
+        nodes=tuple(TraceNode("n", 64_000, 64_000, 1, model) for model in models),
         pods=pods_of(*arrivals),
         policy="first-fit",
         load=1.0,
@@ -209,7 +209,7 @@ def test_pods_that_take_turns_may_never_see_their_nodes() -> None:
 def test_the_lifetime_of_a_pod_that_waited_begins_with_its_place() -> None:
     experiment = replace(
         SMALL,
-        nodes=tuple(NodeShape("n", 64_000, 64_000, 4, model) for model in ["A100"] * 3 + ["T4"] * 3),
+        nodes=tuple(TraceNode("n", 64_000, 64_000, 4, model) for model in ["A100"] * 3 + ["T4"] * 3),
         pods=pods_of(LAST, FIRST),
         policy="first-fit",
         load=0.2,

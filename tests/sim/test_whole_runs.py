@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from scheduler_ext.sim.experiment import Experiment, Outcome
+from scheduler_ext.sim.experiment import Experiment, RunOutcome
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.protocols import run_churn, run_inflation
 from scheduler_ext.sim.sampling import Sampling
 from scheduler_ext.sim.scheduler import INTREE_SCORES, NODE_ORDERS, Settings
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 from tests.examples import examples
 from tests.sim.movements import moving
 from tests.sim.small import MODELS, kinds, without_pace
@@ -23,7 +23,7 @@ from tests.sim.watched import Watched, arriving, watched
 
 RUNS = {"inflation": run_inflation, "churn": run_churn}
 _shapes = st.builds(
-    NodeShape,
+    TraceNode,
     st.just("n"),
     st.sampled_from((8000, 16_000, 64_000)),
     st.sampled_from((4000, 100_000)),
@@ -32,7 +32,7 @@ _shapes = st.builds(
 )
 # The last node has GPUs for any pod at any load, and the last pod requests some.
 _nodes = st.lists(_shapes, max_size=6).map(
-    lambda shapes: (*shapes, NodeShape("n", 16_000, 100_000, 6, MODELS[0]))
+    lambda shapes: (*shapes, TraceNode("n", 16_000, 100_000, 6, MODELS[0]))
 )
 _pods = st.lists(kinds, max_size=12).map(
     lambda kinds: tuple(TracePod("p", kind) for kind in (*kinds, PodKind(1000, 1000, 1, 300)))
@@ -64,7 +64,7 @@ experiments = st.builds(
 protocols = st.sampled_from(sorted(RUNS))
 
 
-def run_of(protocol: str, experiment: Experiment) -> tuple[Watched, Outcome]:
+def run_of(protocol: str, experiment: Experiment) -> tuple[Watched, RunOutcome]:
     """A recorded run, in which two nodes suffice for a sample."""
     with watched() as seen, patch.object(Sampling, "least", 2):
         return seen, RUNS[protocol](experiment)

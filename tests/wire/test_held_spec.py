@@ -121,4 +121,4 @@ def test_nodes_count_what_their_pods_hold() -> None:
     bound = bound_pod(pod, NAMES)
     assert bound.cpu_milli == 12_000
     assert bound.other_requests == {"cpu": 12}
-    assert node_facts(kube.Node(), [pod]).requested == {"cpu": 12}
+    assert node_facts(kube.NodeObject(), [pod]).requested == {"cpu": 12}

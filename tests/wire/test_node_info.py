@@ -12,7 +12,7 @@ from scheduler_ext.core.node.estimate import NO_CAPS, Caps
 from scheduler_ext.core.node.unreported import lacks_agent
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.wire.kube import Node
+from scheduler_ext.wire.kube import NodeObject
 from scheduler_ext.wire.node_info import node_record
 from scheduler_ext.wire.watching import Decoder
 from tests.kube_objects import GFD_H100, SHARE, Json, node
@@ -21,7 +21,7 @@ WHOLE, SLICE, ONE_G = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig
 
 
 def record(found: Json) -> NodeRecord:
-    (read,) = Decoder(Node).page(json.dumps({"items": [found]}).encode()).items
+    (read,) = Decoder(NodeObject).page(json.dumps({"items": [found]}).encode()).items
     return node_record(read, ResourceNames())
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.gpunode import GpuNode
-from scheduler_ext.wire.kube import Node, Status, read_status
-from scheduler_ext.wire.watching import Broken, Decoder, Event
+from scheduler_ext.wire.kube import NodeObject, Status, read_status
+from scheduler_ext.wire.watching import Broken, Decoder, WatchEvent
 from tests.kube_objects import Json, gpu, gpu_node, node
 
-NODES = Decoder(Node)
+NODES = Decoder(NodeObject)
 GPU_NODES = Decoder(GpuNode)
 
 
@@ -21,7 +21,7 @@ def page(items: Any, **metadata: Any) -> bytes:
     return json.dumps({"kind": "NodeList", "metadata": metadata, "items": items}).encode()
 
 
-def names(items: list[Node]) -> list[str | None]:
+def names(items: list[NodeObject]) -> list[str | None]:
     return [item.metadata.name if item.metadata else None for item in items]
 
 
@@ -80,20 +80,22 @@ class TestEvents:
     def test_a_change(self, kind: str) -> None:
         event = NODES.event(line(kind, node("a")))
         assert (event.kind, event.resource_version) == (kind, "7")
-        assert isinstance(event.object, Node)
+        assert isinstance(event.object, NodeObject)
         assert names([event.object]) == ["a"]
 
     def test_a_bookmark_is_a_version(self) -> None:
         body = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","creationTimestamp":null}}}'
-        assert NODES.event(body) == Event("BOOKMARK", "9", None)
+        assert NODES.event(body) == WatchEvent("BOOKMARK", "9", None)
 
     def test_an_object_that_cannot_be_read_has_a_version_all_the_same(self) -> None:
         event = NODES.event(line("MODIFIED", {"metadata": {"name": "a", "uid": "u"}, "spec": 7}))
-        assert event == Event("MODIFIED", "7", Broken("a", "u", "spec: Expected `object | null`, got `int`"))
+        assert event == WatchEvent(
+            "MODIFIED", "7", Broken("a", "u", "spec: Expected `object | null`, got `int`")
+        )
 
     def test_an_error(self) -> None:
         body = b'{"type":"ERROR","object":{"code":410,"reason":"Expired","message":"too old"}}'
-        assert NODES.event(body) == Event("ERROR", "", Status(410, "Expired", "too old"))
+        assert NODES.event(body) == WatchEvent("ERROR", "", Status(410, "Expired", "too old"))
 
     @pytest.mark.parametrize(
         "body",

@@ -20,7 +20,7 @@ from scheduler_ext.wire.config import load_config
 from scheduler_ext.wire.objects import assemble, read_manifests, read_objects
 from scheduler_ext.wire.pod.pod_needs import pod_needs
 from scheduler_ext.wire.pod.pod_request import pod_request
-from scheduler_ext.wire.yaml_values import FILE, POSTED, Limits
+from scheduler_ext.wire.yaml_values import FILE, POSTED, YamlLimits
 from tests.examples import examples
 from tests.kube_objects import SHARE, gpu, gpu_node, node, pod
 from tests.wire.hostile_texts import BOMBS, POD, SCALARS
@@ -82,7 +82,7 @@ texts = st.one_of(
 )
 
 
-def pods_of(text: bytes, limits: Limits) -> None:
+def pods_of(text: bytes, limits: YamlLimits) -> None:
     """All that is read of a pod before it is decided about."""
     for manifest in read_manifests(text, limits):
         pod_request(manifest.pod, _NAMES)

@@ -13,17 +13,17 @@ import yaml
 from scheduler_ext.core.errors import DocumentError
 from scheduler_ext.wire import yaml_values as module
 from scheduler_ext.wire.documents import json_documents
-from scheduler_ext.wire.yaml_values import CONFIGURATION, FILE, POSTED, Limits, yaml_values
+from scheduler_ext.wire.yaml_values import CONFIGURATION, FILE, POSTED, YamlLimits, yaml_values
 from tests.wire.bounded_child import read_in_child
 from tests.wire.hostile_texts import BOMBS, POD, SCALARS, alias_bomb, string_bomb
 
 
-def value_of(text: str, limits: Limits = FILE) -> Any:
+def value_of(text: str, limits: YamlLimits = FILE) -> Any:
     (value,) = yaml_values(text.encode(), limits)
     return value
 
 
-def refusal(text: str, limits: Limits = FILE) -> str:
+def refusal(text: str, limits: YamlLimits = FILE) -> str:
     with pytest.raises(DocumentError) as error:
         list(json_documents(text.encode(), limits))
     assert "\n" not in str(error.value)
@@ -99,7 +99,7 @@ def test_a_key_of_a_configuration_is_there_once(text: str) -> None:
 
 
 @pytest.mark.parametrize("limits", [FILE, CONFIGURATION], ids=["a file", "a configuration"])
-def test_merge_keys_are_read_as_by_pyyaml(limits: Limits) -> None:
+def test_merge_keys_are_read_as_by_pyyaml(limits: YamlLimits) -> None:
     """A key beside a merge key is there once."""
     text = """
 base: &base {a: 1, b: {c: 2}}

@@ -8,7 +8,7 @@ from typing import Any
 from scheduler_ext.cluster.events.event_recorder import event_body
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.extender.answer import Bound
+from scheduler_ext.extender.answer import RecordedBind
 from scheduler_ext.extender.record import Record, Recorded
 
 REASON = "GPUPlacement"
@@ -43,7 +43,7 @@ class PlacementEvents:
         if entry is None or not entry.filters:
             return
         if entry.bound is None or entry.bound.kind not in _BY_US:
-            seen = Bound(time.time(), node, "seen", "", pod.devices)
+            seen = RecordedBind(time.time(), node, "seen", "", pod.devices)
             self.record.bound(pod.uid, pod.namespace, pod.name, seen)
         self.write(lambda: placement_event(pod, node, entry, chosen_by))
 

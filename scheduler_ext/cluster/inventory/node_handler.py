@@ -16,7 +16,7 @@ from scheduler_ext.wire.watching import Broken
 
 
 @dataclass(eq=False)
-class NodeHandler(CacheHandler[kube.Node]):
+class NodeHandler(CacheHandler[kube.NodeObject]):
     """Nodes: their amounts and labels, and for explanations what kube-scheduler's own filters compare."""
 
     followers: Sequence[NodeFollower] = ()
@@ -25,7 +25,7 @@ class NodeHandler(CacheHandler[kube.Node]):
     kind = "Node"
     together = 50
 
-    def seen(self, items: Sequence[kube.Node], clock: ServerClock) -> None:
+    def seen(self, items: Sequence[kube.NodeObject], clock: ServerClock) -> None:
         records = []
         for node in items:
             name = self.key(node)

@@ -27,7 +27,7 @@ def received_at(
     return _as_of(now, clock).monotonic(stamp)
 
 
-def created_at(node: kube.Node, clock: ServerClock, now: float) -> float:
+def created_at(node: kube.NodeObject, clock: ServerClock, now: float) -> float:
     """When a Node was created, by our monotonic clock: an extender that starts later gives its agent no more
     time. `now` without that time."""
     created = seconds(node.metadata.creation_timestamp if node.metadata is not None else None)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.files import config_option
-from scheduler_ext.cli.inputs import Source, source_options
+from scheduler_ext.cli.inputs import ClusterInput, source_options
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show
 from scheduler_ext.features.cost.cost_report import cost_report
@@ -17,7 +17,7 @@ from scheduler_ext.wire.config import Configuration
 @source_options()
 @config_option
 @output_option
-def cost(source: Source, config: Configuration, output: str) -> None:
+def cost(source: ClusterInput, config: Configuration, output: str) -> None:
     """Show what GPUs cost per hour, by model and by namespace.
 
     Shows the value that pods hold, the part of it that is idle, and the value that is free, stranded or

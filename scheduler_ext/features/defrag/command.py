@@ -13,7 +13,7 @@ import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT
 from scheduler_ext.cli.files import config_option, naming
-from scheduler_ext.cli.inputs import Source, read_pod_list, source_options
+from scheduler_ext.cli.inputs import ClusterInput, read_pod_list, source_options
 from scheduler_ext.cli.kubeconfigs import transport_of
 from scheduler_ext.cli.options import FILE_OR_STDIN, bundled, duration, namespace_option, output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show
@@ -54,7 +54,7 @@ class Asked:
             which = "--for and -f are too many" if self.names else "nothing to make room for"
             raise click.UsageError(f"{which}: give one of --for, -f")
 
-    def manifests(self, source: Source) -> Sequence[Manifest]:
+    def manifests(self, source: ClusterInput) -> Sequence[Manifest]:
         """The pods of the file. Raises InventoryError."""
         if self.filename is None:
             return ()
@@ -62,7 +62,7 @@ class Asked:
         return read_pod_list(self.filename, namespace, only=self.namespace is not None)
 
     def wanted(
-        self, manifests: Sequence[Manifest], source: Source, state: ClusterState, config: Configuration
+        self, manifests: Sequence[Manifest], source: ClusterInput, state: ClusterState, config: Configuration
     ) -> list[Wanted]:
         """The waiting pods. Raises PodError, InventoryError."""
         found: list[Wanted] = []
@@ -146,7 +146,7 @@ asked_options = bundled(
 def defrag(
     ctx: click.Context,
     asked: Asked,
-    source: Source,
+    source: ClusterInput,
     min_age_s: float,
     thorough: bool,
     execute: bool,
@@ -191,7 +191,7 @@ def defrag(
 def _execute(
     answer: dict[str, Any],
     plan: Plan,
-    source: Source,
+    source: ClusterInput,
     config: Configuration,
     rules: Callable[[], Rules],
     timeout_s: float,

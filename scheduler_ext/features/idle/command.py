@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.files import config_option
-from scheduler_ext.cli.inputs import Source, source_options
+from scheduler_ext.cli.inputs import ClusterInput, source_options
 from scheduler_ext.cli.options import output_option, some_namespace_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
 from scheduler_ext.core.gpu.value_table import DIGITS
@@ -20,7 +20,7 @@ from scheduler_ext.wire.times import span_text
 @source_options()
 @config_option
 @output_option
-def idle(source: Source, config: Configuration, namespace: str | None, output: str) -> None:
+def idle(source: ClusterInput, config: Configuration, namespace: str | None, output: str) -> None:
     """List the pods whose GPUs have computed nothing for a while.
 
     The pod that wastes the most value per hour comes first. A pod is idle after idle.after (30m) without

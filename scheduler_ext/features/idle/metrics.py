@@ -10,7 +10,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.idle.idle import NOT_IDLE, Idleness
 from scheduler_ext.features.idle.idle_pods import IdleNodes
-from scheduler_ext.server.metrics.gpu_metrics import Detail, GpuText, NodeText, labels_of, visible
+from scheduler_ext.server.metrics.gpu_metrics import Detail, GpuText, NodeLines, labels_of, visible
 from scheduler_ext.server.metrics.namespaces import largest_namespaces
 from scheduler_ext.sources.source_status import Watched
 
@@ -29,7 +29,7 @@ _PODS_HELP = (
 class _Counted(NamedTuple):
     """The idle GPUs of a node by model, and their lines; made of these values."""
 
-    text: NodeText
+    text: NodeLines
     idle: Idleness
     by_model: Mapping[str, int]
     lines: bytes
@@ -91,7 +91,7 @@ class IdleText:
             yield name, _Counted(text, found, by_model, _lines(_GPUS, lines))
 
 
-def _idle_gpus(info: NodeInfo, text: NodeText, idle: Idleness) -> dict[str, int]:
+def _idle_gpus(info: NodeInfo, text: NodeLines, idle: Idleness) -> dict[str, int]:
     """The number of idle GPUs of each model that the node counts with; none by a report that is old."""
     found = dict.fromkeys(text.by_model, 0)
     if info.freshness != "Fresh":

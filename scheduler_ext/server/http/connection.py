@@ -21,7 +21,7 @@ from scheduler_ext.counters import Counts
 from scheduler_ext.server.http import exchange
 from scheduler_ext.server.http.body import BODY, BODY_RECEIVED, BodyError, BodyTooLarge, receive_body
 from scheduler_ext.server.http.tls import ServerCertificates, TlsProtocol, log_refusal
-from scheduler_ext.server.server_options import Limits
+from scheduler_ext.server.server_options import ListenerLimits
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -55,7 +55,7 @@ class Listener(Protocol):
     """The listener of a connection: its application and limits, and the counts of all its connections."""
 
     app: WSGIApplication
-    limits: Limits
+    limits: ListenerLimits
     cfg: Any
     certificates: ServerCertificates | None
     address: Any

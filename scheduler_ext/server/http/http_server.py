@@ -20,7 +20,7 @@ from scheduler_ext.server.http import listeners
 from scheduler_ext.server.http.connection import LINGER_S, Connection, CutReason, Phase
 from scheduler_ext.server.http.exchange import HeadError
 from scheduler_ext.server.http.tls import ServerCertificates
-from scheduler_ext.server.server_options import Limits
+from scheduler_ext.server.server_options import ListenerLimits
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -50,7 +50,7 @@ class HttpServer:
         name: str,
         listener: socket.socket,
         app: WSGIApplication,
-        limits: Limits,
+        limits: ListenerLimits,
         cfg: Any,
         certificates: ServerCertificates | None = None,
     ) -> None:

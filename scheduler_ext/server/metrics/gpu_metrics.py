@@ -126,7 +126,7 @@ def visible(text: bytes) -> bytes:
     return _CONTROL.sub(lambda found: f"\\\\x{ord(found[0].decode()):02x}".encode(), text)
 
 
-class NodeText(NamedTuple):
+class NodeLines(NamedTuple):
     """A node at the last scrape: its lines of each of FAMILIES; its single GPUs are kept as text only, and by
     UUID those that pods hold and no process has opened."""
 
@@ -146,15 +146,15 @@ class GpuText:
         self._detail: Detail = detail
         self._rendered: tuple[Snapshot | None, bytes] = (None, b"")
 
-        def text(node: Node) -> NodeText:
+        def text(node: Node) -> NodeLines:
             usage = node_usage(node, resources, headroom_percent)
             lines = _node_lines(node.info.name, usage, detail) if detail != "cluster" else ()
             unopened = frozenset(gpu.uuid for gpu, amounts in usage.devices if amounts.unopened)
-            return NodeText(usage.by_model, usage.instances, lines, unopened)
+            return NodeLines(usage.by_model, usage.instances, lines, unopened)
 
         self._nodes = PerNode(text)
 
-    def nodes(self, snapshot: Snapshot) -> dict[str, NodeText]:
+    def nodes(self, snapshot: Snapshot) -> dict[str, NodeLines]:
         """The nodes of a snapshot by name."""
         return self._nodes.of(snapshot)
 
@@ -189,7 +189,7 @@ def _node_lines(node: str, usage: NodeUsage, detail: Detail) -> tuple[bytes, ...
     return _lines(by_model, by_model if detail == "node" else by_device, instances)
 
 
-def _cluster_lines(nodes: Iterable[NodeText]) -> tuple[bytes, ...]:
+def _cluster_lines(nodes: Iterable[NodeLines]) -> tuple[bytes, ...]:
     models: dict[str, list[Amounts]] = {}
     profiles: dict[tuple[str, str], list[Instances]] = {}
     for node in nodes:

@@ -96,7 +96,7 @@ _HEADS = (
 )
 
 
-class _NodeText(NamedTuple):
+class _ReadingLines(NamedTuple):
     """The sources of a node's lines, the lines of each of _HEADS, and the GPUs by model."""
 
     readings: Sequence[Readings]
@@ -111,7 +111,7 @@ class ReadingText:
     def __init__(self, source: Watched, detail: Detail) -> None:
         self._source = source
         self._detail: Detail = detail
-        self._nodes: dict[str, _NodeText] = {}
+        self._nodes: dict[str, _ReadingLines] = {}
 
     def render(self) -> bytes:
         """The exposition text."""
@@ -133,7 +133,7 @@ class ReadingText:
             yield f"# HELP {name} {what}\n# TYPE {name} {kind}\n".encode()
             yield from (each[number] for each in lines)
 
-    def _followed(self, snapshot: Snapshot) -> Iterator[tuple[str, _NodeText]]:
+    def _followed(self, snapshot: Snapshot) -> Iterator[tuple[str, _ReadingLines]]:
         for name, readings in self._source.status().readings.items():
             node = snapshot.nodes.get(name)
             if node is None or node.info.report is None or node.info.freshness != "Fresh":
@@ -143,7 +143,7 @@ class ReadingText:
                 text = self._text(node.info, readings)
             yield name, text
 
-    def _text(self, info: NodeInfo, readings: Sequence[Readings]) -> _NodeText:
+    def _text(self, info: NodeInfo, readings: Sequence[Readings]) -> _ReadingLines:
         devices = {device.uuid: device for device in info.devices}
         known = [(devices[did.uuid], did) for did in readings if did.uuid in devices]
         models: dict[str, list[Readings]] = {}
@@ -165,7 +165,7 @@ class ReadingText:
             ]
         elif self._detail == "node":
             series = [({"hostname": info.name, "modelName": model}, found) for model, found in models.items()]
-        return _NodeText(readings, info, _lines(series), models)
+        return _ReadingLines(readings, info, _lines(series), models)
 
 
 def _lines(series: Sequence[_Series]) -> tuple[bytes, ...]:

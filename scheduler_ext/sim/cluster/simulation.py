@@ -42,7 +42,7 @@ def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuratio
     object of the cluster, naming it and its field."""
     cluster = WhatIf(state, config)
     refuse_running(pods, state.objects)
-    run = _Run(cluster, state, config, pods)
+    run = _ClusterRun(cluster, state, config, pods)
     return {
         "apiVersion": API_VERSION,
         "kind": "Simulation",
@@ -63,7 +63,7 @@ def refuse_running(pods: Sequence[kube.Pod], objects: Objects) -> None:
         )
 
 
-class _Run:
+class _ClusterRun:
     """The cluster as it is now, and what PodDisruptionBudgets still allow."""
 
     def __init__(

@@ -12,7 +12,7 @@ import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT
 from scheduler_ext.cli.files import config_option, naming
-from scheduler_ext.cli.inputs import Source, read_pod_list, source_options
+from scheduler_ext.cli.inputs import ClusterInput, read_pod_list, source_options
 from scheduler_ext.cli.inventory import counted
 from scheduler_ext.cli.options import FILE_OR_STDIN, namespace_option, out_option_with, output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show
@@ -69,7 +69,7 @@ any pod does not. With --policy, a table compares the policies on a simplified c
 @click.pass_context
 def cluster(
     ctx: click.Context,
-    source: Source,
+    source: ClusterInput,
     pods_file: Path,
     namespace: str | None,
     order: str,

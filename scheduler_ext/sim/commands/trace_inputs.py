@@ -17,14 +17,14 @@ from scheduler_ext.sim.generator import FAMILIES, GENERATOR_SEED, MIXED, generat
 from scheduler_ext.sim.openb import Traces, read_traces, write_traces
 from scheduler_ext.sim.philly import read_philly
 from scheduler_ext.sim.trace_workload import admits, model_of
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import TraceNode
 from scheduler_ext.sources.clusterstate import file_state
 from scheduler_ext.wire.config import Configuration
 
 OPENB, PHILLY = "openb", "philly"
 # Characters of a model's name in a note: with a broken quote, a cell may hold half a file.
 _SHOWN_CHARACTERS = 80
-_Inputs = tuple[tuple[NodeShape, ...], Traces]
+_Inputs = tuple[tuple[TraceNode, ...], Traces]
 _file = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -154,7 +154,7 @@ def _show_notes(notes: Sequence[str]) -> None:
         show(f"Note: {note}", err=True)
 
 
-def _report_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
+def _report_missing_models(nodes: Sequence[TraceNode], traces: Traces) -> None:
     """A note: the user may simulate a part of a cluster, or may have misspelt a model."""
     models = {model_of(node.model) for node in nodes if node.gpus}
     for name, pods in traces.items():

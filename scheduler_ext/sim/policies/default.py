@@ -20,9 +20,9 @@ from scheduler_ext.core.snapshot.smallness import smallness
 from scheduler_ext.core.snapshot.snapshot import scarcity
 from scheduler_ext.core.snapshot.table import Table
 from scheduler_ext.core.snapshot.thrift import thrift_of_models
-from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, State
+from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, StateKey
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
-from scheduler_ext.sim.state_by_state import Asked, StateByState, knows
+from scheduler_ext.sim.state_by_state import KindRequest, StateByState, knows
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, core_cpu_milli, model_of, wish_of
 from scheduler_ext.sim.world import NodesView, World
 
@@ -32,7 +32,7 @@ _NOT_WEIGHED = {"model-preference": 0.0}
 _Result = tuple[float, int]
 
 
-class _Parts(NamedTuple):
+class _ClusterTerms(NamedTuple):
     """What depends on the whole cluster in the totals of a kind: the parts of scarcity and value, and the
     resolution."""
 
@@ -44,7 +44,7 @@ class _Parts(NamedTuple):
 class _Decided(NamedTuple):
     """The results for a kind of pod, by the number of the state."""
 
-    asked: Asked
+    asked: KindRequest
     results: dict[int, _Result]
 
 
@@ -97,7 +97,7 @@ class Default(Policy):
         self._shapes = [shapes[i] for i in range(len(shapes))]
         self._by_state: dict[int, StateByState] = {}
         self._decided: dict[tuple[int, PodKind], _Decided] = {}
-        self._parts: dict[tuple[int, PodKind], _Parts] = {}
+        self._parts: dict[tuple[int, PodKind], _ClusterTerms] = {}
 
     def phase(self, world: World) -> int:
         """How full the cluster is."""
@@ -107,11 +107,11 @@ class Default(Policy):
 
     def resolution(self, kind: PodKind, world: World) -> float:
         """As in the server."""
-        return self._parts.get((self.phase(world), kind), _Parts()).resolution
+        return self._parts.get((self.phase(world), kind), _ClusterTerms()).resolution
 
     def of_cluster(self, kind: PodKind, world: World) -> Floats | None:
         """The scores of scarce and of valuable models, which depend on the idle GPUs of the cluster."""
-        scarce, valuable, _ = self._parts.get((self.phase(world), kind), _Parts())
+        scarce, valuable, _ = self._parts.get((self.phase(world), kind), _ClusterTerms())
         if not scarce and not valuable:
             return None
         idle = np.bincount(self._model_of, world.idle_milli, len(self._wanted)) / GPU_MILLI
@@ -150,7 +150,7 @@ class Default(Policy):
             decided = self._decided.setdefault((phase, equal), _Decided(by_state.asked(equal), {}))
             self._decided[phase, kind] = decided
             part, resolution = decided.asked.part, decided.asked.resolution
-            self._parts[phase, kind] = _Parts(part[ModelScarcity.name], part[Value.name], resolution)
+            self._parts[phase, kind] = _ClusterTerms(part[ModelScarcity.name], part[Value.name], resolution)
         asked, results = decided
         states = [self._state_of[node] for node in which]
         for number in set(states) - results.keys():
@@ -171,7 +171,7 @@ class Default(Policy):
                 totals = totals - part * value[states]
                 parts[score.name] = part
         resolution = decision.scored.resolution
-        self._parts[phase, kind] = _Parts(
+        self._parts[phase, kind] = _ClusterTerms(
             parts.get(ModelScarcity.name, 0.0), parts.get(Value.name, 0.0), resolution
         )
         return list(zip(totals.tolist(), slots.tolist(), strict=True))
@@ -190,7 +190,7 @@ class Default(Policy):
             if number == len(self._states):
                 self._states.append(state)
 
-    def _state(self, world: World, node: int) -> State:
+    def _state(self, world: World, node: int) -> StateKey:
         """The state of a node, with its GPUs in order of room, the fullest first."""
         rooms = world.room_milli[: int(world.cluster.gpus[node]), node].tolist()
         order = sorted(range(len(rooms)), key=rooms.__getitem__)
@@ -202,8 +202,8 @@ class Default(Policy):
 
     def _forget(self) -> None:
         """Drop all states and results, to keep memory bounded; the next pods need them again."""
-        self._numbers: dict[State, int] = {}
-        self._states: list[State] = []
+        self._numbers: dict[StateKey, int] = {}
+        self._states: list[StateKey] = []
         self._decided = {}
         self._kept, self._tick = 0, -1
 

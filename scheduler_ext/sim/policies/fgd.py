@@ -21,7 +21,7 @@ _MOST_AMOUNTS = 256
 _ROUNDING = 1e-9
 
 
-class Fragmentation:
+class FragmentationMeasure:
     """The measure for one workload on one cluster's models. A node's row stands for the classes that fit its
     model and its free CPU. For a row, a class of up to one GPU counts each GPU by itself; a class of several
     counts the whole node, less its free GPUs if they suffice. So a node's fragmentation is a sum over its
@@ -107,7 +107,7 @@ class Fgd(Policy):
 
     def retarget(self, workload: Workload) -> None:
         """Expect another workload."""
-        self._fragmentation = Fragmentation(self._cluster, workload.top(TARGET_PART))
+        self._fragmentation = FragmentationMeasure(self._cluster, workload.top(TARGET_PART))
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         """Score the nodes."""

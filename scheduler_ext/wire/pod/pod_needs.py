@@ -43,7 +43,7 @@ def pod_needs(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
         ),
         requests=requests,
         preferred_terms=tuple(
-            PreferredTerm(each.weight or 0, _term(each.preference or kube.NodeSelectorTerm()))
+            PreferredTerm(each.weight or 0, _term(each.preference or kube.NodeSelectorTermObject()))
             for each in affinity.preferred or ()
         ),
         claim_nodes=asked.nodes,
@@ -51,7 +51,7 @@ def pod_needs(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
     )
 
 
-def _term(term: kube.NodeSelectorTerm) -> NodeSelectorTerm:
+def _term(term: kube.NodeSelectorTermObject) -> NodeSelectorTerm:
     return NodeSelectorTerm(requirements(term.match_expressions), requirements(term.match_fields))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.agent.gpu_health import Health
+from scheduler_ext.agent.gpu_health import GpuHealth
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
 from scheduler_ext.agent.node_status import node_status
 from scheduler_ext.agent.nvml_source import NvmlSource
@@ -21,7 +21,7 @@ NO_HANDLE: dict[str, Fault] = {"nvmlDeviceGetHandleByIndex_v2": 15}
 
 def reported(reading: NodeReading) -> tuple[DeviceReading, ...]:
     """The reading as a new agent finds it in the cluster."""
-    written = read_gpu_node(status_body("n", node_status(reading, {}, Health(), 0))).status
+    written = read_gpu_node(status_body("n", node_status(reading, {}, GpuHealth(), 0))).status
     assert written is not None
     return tuple(map(last_reading, written.devices or ()))
 
@@ -38,8 +38,8 @@ def restarted(rig: Rig, *gpus: FakeGpu) -> None:
 def test_a_report_is_read_back_as_it_was_written(rig: Rig, gpu: FakeGpu) -> None:
     reading = rig.read(gpu)
     (known,) = reported(reading)
-    (again,) = node_status(NodeReading((known,)), {}, Health(), 0).devices or []
-    (before,) = node_status(reading, {}, Health(), 0).devices or []
+    (again,) = node_status(NodeReading((known,)), {}, GpuHealth(), 0).devices or []
+    (before,) = node_status(reading, {}, GpuHealth(), 0).devices or []
     assert again == before.but(memory=before.memory.but(used_mib=None, reserved_mib=None))
 
 

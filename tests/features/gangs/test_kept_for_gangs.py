@@ -9,7 +9,7 @@ import pytest
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.waiting import FITS_NOW, Waiting
+from scheduler_ext.explain.waiting import FITS_NOW, WaitingPods
 from scheduler_ext.wire.config import Configuration, InspectionSection
 from tests.explain.test_replay import Running, running
 from tests.extender.preempting import on_gpu, whole_node
@@ -103,5 +103,5 @@ KEPT = "free has room that is kept for"
 )
 def test_a_pod_like_a_member_has_a_reason_of_its_own(there: Running, texts: dict[str, str]) -> None:
     """The gang is named in labels or by owners, which the rest of the decision does not read."""
-    lines = Waiting(there, there.extender.record, explainer(there, "uid-q")).lines()
+    lines = WaitingPods(there, there.extender.record, explainer(there, "uid-q")).lines()
     assert {line["name"]: line["nearest"] for line in lines} == texts

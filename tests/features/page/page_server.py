@@ -10,7 +10,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.explain.waiting import WaitingPods
 from scheduler_ext.features.page.feed import PageFeed
 from scheduler_ext.features.page.pod_routes import pods_blueprint
 from scheduler_ext.features.page.routes import page_blueprint
@@ -59,7 +59,7 @@ class PageServer(Followed):
             features,
         )
         explaining = Explaining(Explainer(self, extender.record, config, extender.places))
-        waiting = cast(Waiting, self)
+        waiting = cast(WaitingPods, self)
         served = Served(config, self, extender, explaining, waiting, gpu_text(self, config), features)
         others = [each.join(served) for each in features if not isinstance(each, PageServing)]
         app = inspect_app(
@@ -71,7 +71,7 @@ class PageServer(Followed):
         self.url = f"http://127.0.0.1:{self._server.server_port}/page/"
 
     def lines(self) -> list[dict[str, Any]]:
-        """As of `Waiting`."""
+        """As of `WaitingPods`."""
         return self.pending_lines
 
     def pending(self) -> Sequence[PendingPod]:

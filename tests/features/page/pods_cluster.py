@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.explain.waiting import WaitingPods
 from scheduler_ext.wire.config import Configuration
 from tests.features.page.browser import Browser
 from tests.features.page.conditions import LONG, RIGHT_TO_LEFT, WHOLE
@@ -50,7 +50,7 @@ def follow(server: PageServer, *more: Json) -> None:
     server.pending_lines = []
     server.follow(*objects(), *more)
     explainer = Explainer(server, server.extender.record, Configuration())
-    server.pending_lines = Waiting(server, server.extender.record, explainer).lines()
+    server.pending_lines = WaitingPods(server, server.extender.record, explainer).lines()
 
 
 def goes_to(page: Browser, server: PageServer, address: str) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from werkzeug.test import TestResponse
 
-from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.explain.waiting import WaitingPods
 from tests.explain.test_replay import running
 from tests.pages import PAGE_EVENTS
 from tests.server.process.product import ONE_GPU
@@ -91,7 +91,7 @@ def test_a_decision_is_reported_once(server: Served) -> None:
     assert (decision["namespace"], decision["name"], decision["asked"]) == ("n", "p", 1)
     assert "decisions" not in after(server, number)[1]
     there = running(ONE_GPU)
-    (line,) = Waiting(there, there.extender.record, there.explainer()).lines()
+    (line,) = WaitingPods(there, there.extender.record, there.explainer()).lines()
     everything = first(server)[1]
     fields = {*everything, *everything["status"], *everything["pending"], *decision, *line, "decisions"}
     named = {name.removesuffix("[]") for name in re.findall(r"`([^`]+)`", PAGE_EVENTS.read_text())}

@@ -14,7 +14,7 @@ from scheduler_ext.server.http.connection import Phase
 from scheduler_ext.server.http.http_server import HttpServer
 from scheduler_ext.server.http.listeners import listen
 from scheduler_ext.server.http.tls import ServerCertificates
-from scheduler_ext.server.server_options import Apps, Limits, ServerOptions
+from scheduler_ext.server.server_options import Apps, ListenerLimits, ServerOptions
 from scheduler_ext.server.worker import ExtenderApplication
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _FREE = "127.0.0.1", 0
 # Kept, because the counts of a server that is gone would be missing from the sums of later tests.
 _servers: list[HttpServer] = []
 # No slow machine reaches these deadlines.
-LIMITS = Limits(2, 10, 1 << 20, 1 << 22, 1 << 16, 30, 30)
+LIMITS = ListenerLimits(2, 10, 1 << 20, 1 << 22, 1 << 16, 30, 30)
 PATIENT = replace(LIMITS, max_connections=1000, max_held_bytes=1 << 30, read_timeout_s=60, write_timeout_s=60)
 _HASTY_S = 0.3
 HASTY = replace(PATIENT, read_timeout_s=_HASTY_S, write_timeout_s=_HASTY_S)
@@ -68,7 +68,7 @@ def _nothing() -> None:
 @contextmanager
 def running(
     app: WSGIApplication,
-    limits: Limits = PATIENT,
+    limits: ListenerLimits = PATIENT,
     listener: socket.socket | None = None,
     certificates: ServerCertificates | None = None,
 ) -> Iterator[Running]:

@@ -63,7 +63,7 @@ class FollowedNodes(NodeFollower):
         # What was seen since the last update; None: the node is gone.
         self._read: dict[str, tuple[NodeFacts, Amounts] | None] = {}
 
-    def seen(self, name: str, node: kube.Node, facts: NodeFacts) -> None:
+    def seen(self, name: str, node: kube.NodeObject, facts: NodeFacts) -> None:
         status = node.status or kube.NodeStatus()
         self._read[name] = facts, amounts_offered(quantities(status.allocatable))
 

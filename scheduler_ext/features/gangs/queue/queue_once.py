@@ -9,8 +9,8 @@ from scheduler_ext.cli.answers import FromObjects
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.explain.snapshot_dump import Moment
-from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.explain.snapshot_dump import RecordedCluster
+from scheduler_ext.explain.waiting import WaitingPods
 from scheduler_ext.features.gangs.queue.queue_list import QueueView
 from scheduler_ext.features.gangs.queue.start_estimates import StartEstimates
 from scheduler_ext.sources.clusterstate import ClusterState
@@ -24,7 +24,7 @@ _ALL_S = 600.0
 def queue_of_objects(answers: FromObjects, namespace: str | None) -> dict[str, Any]:
     """The QueueList, of one namespace or of all; `planning` is None: only an extender knows."""
     source = _Once(answers.moment, answers.state)
-    waiting = Waiting(source, answers.moment.record, answers.explainer)
+    waiting = WaitingPods(source, answers.moment.record, answers.explainer)
     view = QueueView(source, waiting.lines, StartEstimates(source, answers.config, _ALL_S))
     return view.listed(namespace, time.time()) | {"planning": None}
 
@@ -33,7 +33,7 @@ def queue_of_objects(answers: FromObjects, namespace: str | None) -> dict[str, A
 class _Once:
     """The source of the queue."""
 
-    moment: Moment
+    moment: RecordedCluster
     state: ClusterState
 
     @property

@@ -10,7 +10,7 @@ from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.simulation.jobs import Job, JobPod
-from scheduler_ext.sim.preemption import Resident
+from scheduler_ext.sim.preemption import TraceResident
 from scheduler_ext.sim.scheduler import Placement, Scheduler
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.tried_places import OfKind, TriedPlaces
@@ -23,7 +23,7 @@ class Placed:
 
     pod: JobPod
     placement: Placement
-    resident: Resident
+    resident: TraceResident
     running: Running
 
 
@@ -35,7 +35,7 @@ class Floor:
         self._placed: dict[str, Placed] = {}
         self._jobs: dict[Job, list[JobPod]] = {}
         self._by_number: dict[int, Job] = {}
-        self._by_node: dict[int, dict[str, Resident]] = {}
+        self._by_node: dict[int, dict[str, TraceResident]] = {}
         self._started: set[Job] = set()
         # Demand of the placed pods of gangs that have not started.
         self.partial_milli = 0
@@ -45,7 +45,10 @@ class Floor:
         job = pod.job
         self._world.place(pod.kind, placement.node, placement.slots)
         placed = Placed(
-            pod, placement, Resident(job.number, pod.pod, placement), self._described(pod, placement, now)
+            pod,
+            placement,
+            TraceResident(job.number, pod.pod, placement),
+            self._described(pod, placement, now),
         )
         self._placed[pod.uid] = placed
         self._by_node.setdefault(placement.node, {})[pod.uid] = placed.resident
@@ -88,11 +91,11 @@ class Floor:
         """The pod on its node; None for one without a place."""
         return self._placed.get(uid)
 
-    def on(self, node: int) -> Collection[Resident]:
+    def on(self, node: int) -> Collection[TraceResident]:
         """The pods on a node."""
         return self._by_node.get(node, {}).values()
 
-    def job_of(self, resident: Resident) -> Job:
+    def job_of(self, resident: TraceResident) -> Job:
         """The job of a pod on a node."""
         return self._by_number[resident.number]
 

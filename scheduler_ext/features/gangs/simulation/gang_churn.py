@@ -11,16 +11,16 @@ from scheduler_ext.features.gangs.simulation.jobs import ALONE, GangSettings, Jo
 from scheduler_ext.features.gangs.simulation.one_by_one import OneByOne
 from scheduler_ext.features.gangs.simulation.planned_starts import PlannedStarts
 from scheduler_ext.features.gangs.simulation.turn import JobScheduler, Turn
-from scheduler_ext.sim.experiment import Experiment, Outcome, Simulation
+from scheduler_ext.sim.experiment import Experiment, RunOutcome, Simulation
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
-from scheduler_ext.sim.preemption import Preemption
+from scheduler_ext.sim.preemption import SimulatedPreemption
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import Cluster, World
 
 
-def run_gang_churn(experiment: Experiment, gangs: GangSettings) -> Outcome:
+def run_gang_churn(experiment: Experiment, gangs: GangSettings) -> RunOutcome:
     """Run an experiment in which jobs arrive as a Poisson process and wait until they fit. A job runs for an
     exponential time of mean 1 once all of its pods are placed. A job for which the empty cluster is too small
     is rejected. One that is evicted waits again and runs from the beginning. For a seed, the same jobs arrive
@@ -51,12 +51,14 @@ class _GangChurn:
 
     def _scheduler_of(self, gangs: GangSettings) -> JobScheduler:
         simulation, floor, places = self._simulation, self._floor, self._places
-        preemption = Preemption(simulation.world, floor, self._experiment.seed) if self._evicts else None
+        preemption = (
+            SimulatedPreemption(simulation.world, floor, self._experiment.seed) if self._evicts else None
+        )
         if gangs.start == ALONE:
             return OneByOne(simulation.scheduler, floor, places, gangs.patience, preemption)
         return PlannedStarts(simulation.scheduler, floor, places, preemption)
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """All events up to the end."""
         random = self._simulation.random
         arrival = random.exponential(self._gap)
@@ -101,7 +103,7 @@ class _GangChurn:
         self._account.started(turn.started, now)
         self._account.evicted(turn.evicted, now)
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> RunOutcome:
         simulation, waiting_milli = self._simulation, 0
         for job in self._rejected:
             if job.arrived >= self._experiment.warm_up:

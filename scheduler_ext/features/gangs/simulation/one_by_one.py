@@ -7,7 +7,7 @@ from scheduler_ext.features.gangs.simulation.deadlocks import deadlocked
 from scheduler_ext.features.gangs.simulation.floor import Floor, FloorPlaces
 from scheduler_ext.features.gangs.simulation.jobs import Job, JobPod
 from scheduler_ext.features.gangs.simulation.turn import Turn
-from scheduler_ext.sim.preemption import Preemption
+from scheduler_ext.sim.preemption import SimulatedPreemption
 from scheduler_ext.sim.scheduler import Placement, Scheduler
 from scheduler_ext.sim.trace_workload import PodKind
 
@@ -23,7 +23,7 @@ class OneByOne:
         floor: Floor,
         places: FloorPlaces,
         patience: float,
-        preemption: Preemption | None,
+        preemption: SimulatedPreemption | None,
     ) -> None:
         self._scheduler = scheduler
         self._floor = floor

@@ -13,7 +13,7 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.features.gangs.simulation.gang_churn import run_gang_churn
 from scheduler_ext.features.gangs.simulation.jobs import STARTS, GangSettings
 from scheduler_ext.sim.commands.options import FiniteFloat, names_of
-from scheduler_ext.sim.experiment import Experiment, Outcome
+from scheduler_ext.sim.experiment import Experiment, RunOutcome
 
 _TRACE = "trace"
 
@@ -43,7 +43,7 @@ class GangOptions:
                 "give a load below 1, such as 0.9"
             )
 
-    def runs(self) -> Sequence[Callable[[Experiment], Outcome]]:
+    def runs(self) -> Sequence[Callable[[Experiment], RunOutcome]]:
         """A run of churn with gangs for each start; none without gangs."""
         if self.part is None:
             return ()

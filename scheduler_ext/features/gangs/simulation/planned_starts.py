@@ -11,7 +11,7 @@ from scheduler_ext.features.gangs.planning.gang_step import GangStep, Policy, Sc
 from scheduler_ext.features.gangs.simulation.floor import Floor, FloorPlaces
 from scheduler_ext.features.gangs.simulation.jobs import Job, JobPod
 from scheduler_ext.features.gangs.simulation.turn import Turn
-from scheduler_ext.sim.preemption import Preemption
+from scheduler_ext.sim.preemption import SimulatedPreemption
 from scheduler_ext.sim.scheduler import Placement, Scheduler
 from scheduler_ext.sim.trace_workload import PodKind
 
@@ -28,7 +28,7 @@ class PlannedStarts:
         scheduler: Scheduler,
         floor: Floor,
         places: FloorPlaces,
-        preemption: Preemption | None,
+        preemption: SimulatedPreemption | None,
     ) -> None:
         self._scheduler = scheduler
         self._floor = floor

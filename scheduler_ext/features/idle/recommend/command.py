@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.files import config_option
-from scheduler_ext.cli.inputs import Source, source_options
+from scheduler_ext.cli.inputs import ClusterInput, source_options
 from scheduler_ext.cli.options import duration, output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
@@ -23,7 +23,7 @@ from scheduler_ext.wire.config import Configuration
 )
 @config_option
 @output_option
-def recommend(source: Source, min_age: float, config: Configuration, output: str) -> None:
+def recommend(source: ClusterInput, min_age: float, config: Configuration, output: str) -> None:
     """Recommend GPU memory, MIG profiles or smaller models from observed peaks.
 
     Shows for each container of each workload what it asks, the most that it used, and a smaller or larger

@@ -15,8 +15,8 @@ from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.snapshot_dump import Moment, read_moment
-from scheduler_ext.explain.waiting import FITS_NOW, Waiting
+from scheduler_ext.explain.snapshot_dump import RecordedCluster, read_moment
+from scheduler_ext.explain.waiting import FITS_NOW, WaitingPods
 from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
 from scheduler_ext.features.gangs.queue import start_estimates
 from scheduler_ext.features.gangs.queue.queue_list import QueueView
@@ -70,7 +70,7 @@ class Followed:
     planned: Plan | None = None
     past: PastRuns | None = None
     state: ClusterState = field(init=False)
-    moment: Moment = field(init=False)
+    moment: RecordedCluster = field(init=False)
 
     def __post_init__(self) -> None:
         self.state = state_of(read_objects(inventory(*self.objects)), "test", CONFIG.resource_names())
@@ -112,7 +112,7 @@ def listed(
 
 
 def listing_of(source: Followed, namespace: str | None = None, most: int | None = None) -> Json:
-    waiting = Waiting(source, source.moment.record, Explainer(source, source.moment.record, CONFIG))
+    waiting = WaitingPods(source, source.moment.record, Explainer(source, source.moment.record, CONFIG))
     return view_of(source, waiting.lines).listed(namespace, time.time(), most)
 
 

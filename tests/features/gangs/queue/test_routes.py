@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.explain.waiting import WaitingPods
 from scheduler_ext.features.gangs.queue.queue_list import QueueView
 from scheduler_ext.features.gangs.queue.routes import queue_blueprint
 from scheduler_ext.features.gangs.queue.start_estimates import StartEstimates
@@ -33,7 +33,7 @@ def test_the_queue(path: str, listed: int, total: int, last: str) -> None:
     pods = [queues.waits(f"w{i:03}", since_s=500 - i) for i in range(201)]
     source = queues.Followed(queues.cluster(*pods, elsewhere))
     record = source.moment.record
-    waiting = Waiting(source, record, Explainer(source, record, CONFIG))
+    waiting = WaitingPods(source, record, Explainer(source, record, CONFIG))
     view = QueueView(source, waiting.lines, StartEstimates(source, CONFIG, 60.0))
     listing: Any = inspect_app(queue_blueprint(view)).test_client().get(path).json
     assert listing["kind"] == "QueueList"

@@ -9,7 +9,7 @@ from scheduler_ext.features.gangs.simulation.jobs import ALONE, Job
 from scheduler_ext.features.gangs.simulation.one_by_one import OneByOne
 from scheduler_ext.features.gangs.simulation.planned_starts import PlannedStarts
 from scheduler_ext.features.gangs.simulation.turn import JobScheduler, Turn
-from scheduler_ext.sim.preemption import Preemption
+from scheduler_ext.sim.preemption import SimulatedPreemption
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, World
@@ -34,7 +34,7 @@ class Stage:
         self.floor = Floor(self.world)
         scheduler = scheduler_of(self.world, settings=settings)
         self.places = FloorPlaces(scheduler, self.world, self.floor)
-        preemption = Preemption(self.world, self.floor, 0) if preempts else None
+        preemption = SimulatedPreemption(self.world, self.floor, 0) if preempts else None
         self.scheduler: JobScheduler = (
             OneByOne(scheduler, self.floor, self.places, patience, preemption)
             if start == ALONE

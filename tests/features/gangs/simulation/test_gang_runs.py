@@ -21,14 +21,14 @@ from scheduler_ext.features.gangs.simulation.turn import Turn
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import TracePod
-from scheduler_ext.sim.world import Cluster, NodeShape, World
+from scheduler_ext.sim.world import Cluster, TraceNode, World
 from tests.sim.small import SMALL, pods_of, share, whole, without_pace
 from tests.sim.watched import watched
 
 pytestmark = pytest.mark.process
 
 NODES = tuple(
-    NodeShape(f"n{number}", 64_000, 64_000, 4, "A100" if number < 4 else "T4") for number in range(6)
+    TraceNode(f"n{number}", 64_000, 64_000, 4, "A100" if number < 4 else "T4") for number in range(6)
 )
 GANGS = replace(
     SMALL,
@@ -130,7 +130,7 @@ def test_an_arriving_job_is_decided_as_in_a_step_for_all(start: str) -> None:
 
 
 def test_a_job_that_never_fits_is_rejected() -> None:
-    nodes = (NodeShape("n", 64_000, 64_000, 4, "A100"),)
+    nodes = (TraceNode("n", 64_000, 64_000, 4, "A100"),)
     pods = pods_of(whole(1, 1000), whole(1, models=("H100",)))
     for start in STARTS:
         run = run_of(start, 80.0, nodes=nodes, pods=pods, measured=30.0)
