@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.placement.inputs import read_folder
 from benchmarks.report import aligned
 from scheduler_ext.features.defrag.movable import Rules
-from scheduler_ext.features.defrag.plan import Plan, make_plan, waiting_pod
+from scheduler_ext.features.defrag.plan import DefragPlan, make_plan, waiting_pod
 from scheduler_ext.machine import describe_machine, machine_line
 from scheduler_ext.sim.generator import GENERATED, generate_traces
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
@@ -65,7 +65,7 @@ class Running:
     slots: tuple[int, ...]
 
 
-def plan_for(state: ClusterState, asked: Json) -> tuple[Plan, float]:
+def plan_for(state: ClusterState, asked: Json) -> tuple[DefragPlan, float]:
     """The plan for a pod, and the CPU seconds that it took."""
     (manifest,) = read_pods(json.dumps(asked).encode())
     wanted = waiting_pod(manifest, state, CONFIGURATION)

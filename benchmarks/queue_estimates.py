@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scheduler_ext.features.gangs.queue.estimate import WITHIN, Estimate, estimates
-from scheduler_ext.features.gangs.queue.room import Arrivals, Holder, Waiter
-from scheduler_ext.features.gangs.queue.run_times import PastRuns, Run, RunKind
+from scheduler_ext.features.gangs.queue.estimate import WITHIN, StartEstimate, estimates
+from scheduler_ext.features.gangs.queue.room import Arrivals, RunningPod, Waiter
+from scheduler_ext.features.gangs.queue.run_times import PastRuns, PodRun, RunKind
 
 _NODES, _GPUS = 8, 8
 _SIZES = (1, 1, 1, 2, 2, 4, 8, 8)
@@ -37,7 +37,7 @@ class Waiting(NamedTuple):
 class Outcome(NamedTuple):
     """An estimate, and after how many seconds the pod started."""
 
-    estimate: Estimate
+    estimate: StartEstimate
     waited_s: float
 
 
@@ -58,7 +58,7 @@ class Trace:
     waiting: list[Waiting] = field(default_factory=list)
     arrived: list[tuple[float, int]] = field(default_factory=list)
     past: PastRuns = field(default_factory=lambda: PastRuns(0.0, 10_000))
-    made: dict[int, list[tuple[float, Estimate]]] = field(default_factory=dict)
+    made: dict[int, list[tuple[float, StartEstimate]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
@@ -91,7 +91,7 @@ class Trace:
     def _end(self) -> None:
         _, _, workload, node, started = heappop(self.running)
         self.free[node] += _SIZES[workload]
-        self.past.ended(Run(self.kinds[workload], started, self.now))
+        self.past.ended(PodRun(self.kinds[workload], started, self.now))
 
     def _arrive(self) -> None:
         for _ in range(self.burst):
@@ -116,10 +116,10 @@ class Trace:
         if not self.waiting:
             return
         holders = [
-            Holder(str(node), (_SIZES[workload],), self.kinds[workload], self.now - started)
+            RunningPod(str(node), (_SIZES[workload],), self.kinds[workload], self.now - started)
             for _, _, workload, node, started in self.running
         ]
-        running = [Run(self.kinds[workload], started) for _, _, workload, _, started in self.running]
+        running = [PodRun(self.kinds[workload], started) for _, _, workload, _, started in self.running]
         recent = self.arrived[-300:]
         found = estimates(
             {str(node): (free,) for node, free in enumerate(self.free)},

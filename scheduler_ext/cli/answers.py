@@ -40,7 +40,7 @@ _SOURCES = ("auto", "extender", "cluster")
 _FIND_S = 5.0
 
 
-class Live:
+class LiveCluster:
     """The live cluster of a command and the source of its answers; `source` is one of _SOURCES."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Live:
 
 
 live_options = bundled(
-    Live,
+    LiveCluster,
     "live",
     kubeconfig_option_with(help="Kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)."),
     context_option,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.answers import Live, live_options
+from scheduler_ext.cli.answers import LiveCluster, live_options
 from scheduler_ext.cli.inventory import is_uncertain, notes_of, print_listing
 from scheduler_ext.cli.kubeconfigs import complete_nodes
 from scheduler_ext.cli.options import all_namespaces_option, namespace_option, without_namespace_options
@@ -40,7 +40,7 @@ _WIDE_POD_COLUMNS: Columns = {
 @click.command()
 @without_namespace_options
 @live_options
-def nodes(live: Live, output: str) -> None:
+def nodes(live: LiveCluster, output: str) -> None:
     """List the nodes with GPUs, free memory and MIG instances.
 
     -o wide lists every GPU.
@@ -52,7 +52,7 @@ def nodes(live: Live, output: str) -> None:
 @click.argument("name", shell_complete=complete_nodes)
 @without_namespace_options
 @live_options
-def node(name: str, live: Live, output: str) -> None:
+def node(name: str, live: LiveCluster, output: str) -> None:
     """Show the GPUs of a node and the pods that hold them.
 
     Shows the memory of each GPU as a bar, and its MIG instances.
@@ -191,7 +191,7 @@ def _amounts(device: dict[str, Any]) -> str:
 @namespace_option
 @all_namespaces_option
 @live_options
-def pods(namespace: str | None, all_namespaces: bool, live: Live, output: str) -> None:
+def pods(namespace: str | None, all_namespaces: bool, live: LiveCluster, output: str) -> None:
     """List the pods that hold GPUs or wait for them.
 
     Shows the GPUs of each pod, or the reason why it waits.

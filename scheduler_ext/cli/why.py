@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.answers import Live, live_options
+from scheduler_ext.cli.answers import LiveCluster, live_options
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, print_nodes
 from scheduler_ext.cli.kubeconfigs import complete_pods
 from scheduler_ext.cli.options import namespace_option
@@ -18,7 +18,7 @@ from scheduler_ext.explain.in_words import why_in_words, why_not
 @namespace_option
 @live_options
 @click.pass_context
-def why(ctx: click.Context, pod: str, namespace: str | None, live: Live, output: str) -> None:
+def why(ctx: click.Context, pod: str, namespace: str | None, live: LiveCluster, output: str) -> None:
     """Explain why a pod waits, or why it is on its node.
 
     Exit 0 if the pod has a node or would fit, 3 if it would not fit, 1 if there is no such pod now.

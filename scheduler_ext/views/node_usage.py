@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from scheduler_ext.core.gpu.gpu import Device
-from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, Room
+from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, ShareMemory
 from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
 from scheduler_ext.core.node.estimate import Estimate
@@ -66,7 +66,7 @@ def device_usage(
     return DeviceUsage(
         requested_mib=_requested_mib(device, held, shared=shared),
         unaccounted_mib=held.foreign_mib or None if known is None else known + held.foreign_mib,
-        free_mib=Room.of(memory, taken, percent).after(beside_shares).free
+        free_mib=ShareMemory.of(memory, taken, percent).after(beside_shares).free
         if takes_new(info, device) and replica_left and info.freshness != "Missing"
         else 0,
     )
@@ -78,7 +78,7 @@ def _requested_mib(device: Device, held: DeviceHoldings, *, shared: bool) -> int
     # Where GPUs are shared, several pods may have units that are called one GPU.
     if held.units and not shared:
         # A whole GPU is promised with all it has.
-        requested = max(requested, Room.of(device.memory, NOTHING_HELD).share_total)
+        requested = max(requested, ShareMemory.of(device.memory, NOTHING_HELD).share_total)
     for instance in device.mig.instances:
         if instance.uuid in held.instances:
             requested += device.instance_memory_mib(instance)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing, place
 from scheduler_ext.core.forecast.demand import part_milli
-from scheduler_ext.core.gpu.room import Room
+from scheduler_ext.core.gpu.room import ShareMemory
 from scheduler_ext.core.node.columns import Ints, copied
 from scheduler_ext.core.node.holdings import holdings_of, share_peaks
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, Node, NodeInfo
@@ -34,7 +34,7 @@ class Vessel:
 
     node: Node
     most: int
-    rooms: tuple[Room, ...] = ()
+    rooms: tuple[ShareMemory, ...] = ()
     settled: bool = True
 
     @classmethod
@@ -45,7 +45,7 @@ class Vessel:
             return cls(node, most)
         held = holdings_of(node.info, sizing.resources)
         rooms = {
-            device.uuid: Room.of(device.memory, held.devices[device.uuid], sizing.headroom_percent)
+            device.uuid: ShareMemory.of(device.memory, held.devices[device.uuid], sizing.headroom_percent)
             for device in report.devices
         }
         by_slot = tuple(rooms[uuid] for uuid in node.uuids if uuid is not None)

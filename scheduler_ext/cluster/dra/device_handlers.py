@@ -17,7 +17,7 @@ from scheduler_ext.wire.dra.taint_rule import RuleObject, read_rule
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceKind:
+class DraKind:
     """A kind of `resource.k8s.io`: its type on the wire, its value in the core, and how the index takes it.
     `update` and `remove` return the nodes that change. `by_uid`: objects are known by their uid."""
 
@@ -30,8 +30,8 @@ class DeviceKind:
     by_uid: bool = False
 
 
-KINDS: Final[Mapping[str, DeviceKind]] = {
-    CLASSES: DeviceKind(
+KINDS: Final[Mapping[str, DraKind]] = {
+    CLASSES: DraKind(
         "DeviceClass",
         ClassObject,
         read_class,
@@ -39,7 +39,7 @@ KINDS: Final[Mapping[str, DeviceKind]] = {
         DeviceIndex.remove_class,
         DeviceIndex.classes,
     ),
-    SLICES: DeviceKind(
+    SLICES: DraKind(
         "ResourceSlice",
         SliceObject,
         read_slice,
@@ -47,7 +47,7 @@ KINDS: Final[Mapping[str, DeviceKind]] = {
         DeviceIndex.remove_slice,
         DeviceIndex.slices,
     ),
-    CLAIMS: DeviceKind(
+    CLAIMS: DraKind(
         "ResourceClaim",
         ClaimObject,
         read_claim,
@@ -56,7 +56,7 @@ KINDS: Final[Mapping[str, DeviceKind]] = {
         DeviceIndex.claims,
         by_uid=True,
     ),
-    RULES: DeviceKind(
+    RULES: DraKind(
         "DeviceTaintRule",
         RuleObject,
         read_rule,
@@ -74,7 +74,7 @@ class DeviceHandler(CacheHandler[Any]):
     # A slice may have 128 devices.
     together = 15
 
-    def __init__(self, device_kind: DeviceKind, *parts: Any) -> None:
+    def __init__(self, device_kind: DraKind, *parts: Any) -> None:
         super().__init__(*parts)
         self._kind = device_kind
         self.kind = device_kind.name

@@ -29,7 +29,13 @@ from scheduler_ext.core.dra.hosts import (
     hosts_together,
     total,
 )
-from scheduler_ext.core.dra.known_claims import Asked, ClaimDemand, KnownClaims, together, unknown_claim
+from scheduler_ext.core.dra.known_claims import (
+    ClaimDemand,
+    ClaimRequest,
+    KnownClaims,
+    together,
+    unknown_claim,
+)
 from scheduler_ext.core.dra.pools import Pools
 from scheduler_ext.core.dra.published import (
     Claim,
@@ -207,7 +213,7 @@ class DeviceIndex:
         own = ask_resource(ask)
         return own if own in names and own not in self._fresh else of_class
 
-    def asked(self, namespace: str, names: Iterable[str]) -> Asked:
+    def asked(self, namespace: str, names: Iterable[str]) -> ClaimRequest:
         """The requests of a pod's claims, except of those that hold devices already. A claim that is not
         known (yet) may ask any GPU. Any thread may call it."""
         asked = together(self._asked_as(namespace, name) for name in names)
@@ -217,7 +223,7 @@ class DeviceIndex:
             return asked._replace(not_modelled=(*asked.not_modelled, "several requests for the same devices"))
         return asked
 
-    def _asked_as(self, namespace: str, name: str) -> Asked:
+    def _asked_as(self, namespace: str, name: str) -> ClaimRequest:
         claim = self.claim(namespace, name)
         return self._asked_by(claim) if claim else unknown_claim(self._any_gpu(), namespace, name)
 
@@ -248,10 +254,10 @@ class DeviceIndex:
         named = sorted(self._names.now.served & self._of_gpus)
         return tuple(UnitAsk(name, 0) for name in named if name.startswith(DEVICE_CLASS_PREFIX))
 
-    def _asked_by(self, claim: Claim) -> Asked:
+    def _asked_by(self, claim: Claim) -> ClaimRequest:
         names = self._names.now
         if claim.devices is not None:
-            return Asked(nodes=(claim.node,) if claim.node is not None else (), held=(claim.title,))
+            return ClaimRequest(nodes=(claim.node,) if claim.node is not None else (), held=(claim.title,))
         units, missing, others = [], [], []
         # A choice of other devices may do, too.
         only_gpus = all(self.resource_of(each.ask) for each in claim.requests if each.choice)
@@ -278,7 +284,7 @@ class DeviceIndex:
         if units and self._has_open:
             missing.append(_OPEN)
         features = dict.fromkeys((*claim.not_modelled, *missing))
-        return Asked(
+        return ClaimRequest(
             tuple(units),
             tuple(f"{feature} of {claim.title}" for feature in features),
             others=tuple(others),

@@ -12,7 +12,7 @@ from scheduler_ext.core.request.pod_kinds import TaskClass, task_class
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 
 
-class Asked(NamedTuple):
+class ClaimRequest(NamedTuple):
     """The GPUs that a pod asks through claims, what of these claims is not modelled, and the nodes of the
     devices that some of them hold already: the pod can only run there. `others` are (name, number) of devices
     that are no GPUs, `held` the claims that hold devices, for people; `admin` is the number of requests with
@@ -39,7 +39,7 @@ class ClaimDemand(NamedTuple):
         return task_class(replace(request, units=units, shares=shares), cpu_milli, request.models)
 
 
-def together(parts: Iterable[Asked]) -> Asked:
+def together(parts: Iterable[ClaimRequest]) -> ClaimRequest:
     """The requests of several claims as one; each resource once, by name."""
     asks: dict[str, UnitAsk] = {}
     features: dict[str, None] = {}
@@ -68,7 +68,7 @@ def together(parts: Iterable[Asked]) -> Asked:
     if admin and admin + len(asked) + len(others) > 1:
         # kube-scheduler gives a pod no device twice (allocatingDevices in allocator_stable.go).
         features["adminAccess beside other requests (each is counted alone)"] = None
-    return Asked(
+    return ClaimRequest(
         asked,
         tuple(features),
         tuple(there),
@@ -78,9 +78,9 @@ def together(parts: Iterable[Asked]) -> Asked:
     )
 
 
-def unknown_claim(any_gpu: tuple[UnitAsk, ...], namespace: str, name: str) -> Asked:
+def unknown_claim(any_gpu: tuple[UnitAsk, ...], namespace: str, name: str) -> ClaimRequest:
     """What a claim asks of which nothing is known (yet): it may be any GPU."""
-    return Asked(any_gpu, (f"{claim_title(namespace, name)}, which is not known here",))
+    return ClaimRequest(any_gpu, (f"{claim_title(namespace, name)}, which is not known here",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,11 @@ class KnownClaims:
     """The requests of each claim, by NAMESPACE/NAME; a claim that is not among them may ask `any_gpu`.
     `problems` are those of resources."""
 
-    by_key: Mapping[str, Asked] = field(default_factory=dict)
+    by_key: Mapping[str, ClaimRequest] = field(default_factory=dict)
     any_gpu: tuple[UnitAsk, ...] = ()
     problems: Mapping[str, str] = field(default_factory=dict)
 
-    def asked(self, namespace: str, names: Iterable[str]) -> Asked:
+    def asked(self, namespace: str, names: Iterable[str]) -> ClaimRequest:
         """As DeviceIndex.asked."""
         found = ((name, self.by_key.get(f"{namespace}/{name}")) for name in names)
         return together(each or unknown_claim(self.any_gpu, namespace, name) for name, each in found)

@@ -53,7 +53,7 @@ class DeviceHoldings:
         )
 
 
-class Room(NamedTuple):
+class ShareMemory(NamedTuple):
     """One GPU's memory in MiB. `share_total` is the memory that shares can have in all, `unpromised` the
     rest of it after pods' requests and use that no request explains (`unaccounted` by no known pod, foreign
     by pods that hold nothing there), `unused` the rest after measured use. The smaller of the two is free,
@@ -66,7 +66,7 @@ class Room(NamedTuple):
     unaccounted: int = 0
 
     @classmethod
-    def of(cls, memory: Memory, held: DeviceHoldings, headroom_percent: int = 0) -> Room:
+    def of(cls, memory: Memory, held: DeviceHoldings, headroom_percent: int = 0) -> ShareMemory:
         """The room beside these holdings; the headroom, a part of the total, is rounded up."""
         headroom = -(-memory.total_mib * headroom_percent // 100)
         total = max(0, memory.total_mib - memory.reserved_mib - headroom)
@@ -89,15 +89,15 @@ class Room(NamedTuple):
         """By how much measured use by pods that hold something exceeds what they asked; negative below it."""
         return self.unpromised - self.unused
 
-    def after(self, load_mib: int) -> Room:
-        return Room(self.share_total, self.unpromised - load_mib, self.unused, self.unaccounted)
+    def after(self, load_mib: int) -> ShareMemory:
+        return ShareMemory(self.share_total, self.unpromised - load_mib, self.unused, self.unaccounted)
 
-    def without(self, parts: Iterable[DeviceHoldings]) -> Room:
+    def without(self, parts: Iterable[DeviceHoldings]) -> ShareMemory:
         unpromised, unused = self.unpromised, self.unused
         for part in parts:
             unpromised += part.requested_mib + part.foreign_mib
             unused -= part.departed_mib
-        return Room(self.share_total, unpromised, unused, self.unaccounted)
+        return ShareMemory(self.share_total, unpromised, unused, self.unaccounted)
 
     def copies(self, each_mib: int, least_free_mib: int = 0) -> int:
         """How many shares of one size fit one after the other, each where at least so much is free."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, profile_from_resource
-from scheduler_ext.core.gpu.room import DeviceHoldings, Room
+from scheduler_ext.core.gpu.room import DeviceHoldings, ShareMemory
 from scheduler_ext.core.node.estimated_slot import whole_names
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import Node, NodeInfo, Unit
@@ -129,7 +129,7 @@ class _Charging:
                 not device.healthy,
                 device.cordoned,
                 not held.devices[device.uuid].units,
-                sign * Room.of(device.memory, held.devices[device.uuid]).free,
+                sign * ShareMemory.of(device.memory, held.devices[device.uuid]).free,
                 device.index,
             ),
         )

@@ -12,7 +12,7 @@ from scheduler_ext.core.dra.device import DraDevice, amounts, memory_mib
 from scheduler_ext.core.dra.device_taints import CORDONED, UNHEALTHY
 from scheduler_ext.core.dra.published import ClaimedDevice, DeviceAsk
 from scheduler_ext.core.gpu.gpu import Device
-from scheduler_ext.core.gpu.room import DeviceHoldings, Room
+from scheduler_ext.core.gpu.room import DeviceHoldings, ShareMemory
 from scheduler_ext.core.intree.affinity import first_untolerated
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import UNKNOWN_FREE, UNLIMITED, NodeInfo, Slot, Unit
@@ -149,7 +149,7 @@ class Claimable:
         # The memory of a partition is its own; of the GPU itself others may use some.
         free_mib = smallest
         if any(part.profile is None for part in free or parts):
-            room = Room.of(device.memory, here).free
+            room = ShareMemory.of(device.memory, here).free
             free_mib = min(smallest, room) if device.memory.measured else UNKNOWN_FREE
         return Unit("", min(count, _MOST_COPIES), smallest, free_mib, slot.model, gpu_part=part_of_gpu)
 

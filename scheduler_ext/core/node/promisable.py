@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
-from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, Room
+from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, ShareMemory
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, pod_of, share_peaks
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.state import resolve_held
@@ -19,7 +19,9 @@ _VENDOR = "nvidia"
 
 def shareable_mib(device: Device, headroom_percent: int = 0) -> int:
     """What shares can get of a device at most; 0 of a partitioned one."""
-    return 0 if device.mig.enabled else Room.of(device.memory, NOTHING_HELD, headroom_percent).share_total
+    return (
+        0 if device.mig.enabled else ShareMemory.of(device.memory, NOTHING_HELD, headroom_percent).share_total
+    )
 
 
 def overallocated(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> str | None:
@@ -139,7 +141,10 @@ def drift_mib(info: NodeInfo, resources: ResourceNames) -> int:
     promised = {pod.uid: share_peaks(pod, devices) for pod in info.pods if pod.holds}
     return sum(
         held[device.uuid].foreign_mib
-        + max(Room.of(device.memory, held[device.uuid]).excess, _excess_by_pod(device, held, info, promised))
+        + max(
+            ShareMemory.of(device.memory, held[device.uuid]).excess,
+            _excess_by_pod(device, held, info, promised),
+        )
         for device in devices
         if not held[device.uuid].units and not device.mig.enabled
     )

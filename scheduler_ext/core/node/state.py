@@ -8,7 +8,7 @@ from operator import or_
 from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, resource_from_profile, window
 from scheduler_ext.core.gpu.models import canonical_model
-from scheduler_ext.core.gpu.room import DeviceHoldings, Room
+from scheduler_ext.core.gpu.room import DeviceHoldings, ShareMemory
 from scheduler_ext.core.node.beyond_allocatable import beyond_allocatable
 from scheduler_ext.core.node.claimable import Claimable, OneWay
 from scheduler_ext.core.node.estimated_slot import estimated_slot, whole_names, without_free_memory
@@ -269,7 +269,7 @@ class _WholeUnits:
                 for name in (resource, f"{resource}.shared") if self._shared else (resource,):
                     yield from self._instances(device, held, name, profile)
 
-    def idle(self, device: Device, held: DeviceHoldings, room: Room) -> float:
+    def idle(self, device: Device, held: DeviceHoldings, room: ShareMemory) -> float:
         """The part of a device that nothing holds, 0 to 1; 0 for one that pods cannot get."""
         by_instances = self._report.hands_out_instances(device)
         if by_instances and device.mig.instances:
@@ -290,7 +290,7 @@ class _WholeUnits:
             name,
             free=max(0, self.replicas - busy),
             memory_mib=memory.total_mib // parts,
-            free_mib=Room.of(memory, held).free // parts if memory.measured else UNKNOWN_FREE,
+            free_mib=ShareMemory.of(memory, held).free // parts if memory.measured else UNKNOWN_FREE,
             model=device.model,
             gpu_part=1 / self.replicas,
         )
@@ -334,7 +334,7 @@ def _mig_room(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> 
 
 
 def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_percent: int) -> Slot:
-    room = Room.of(device.memory, held, headroom_percent)
+    room = ShareMemory.of(device.memory, held, headroom_percent)
     takes_shares = not (device.mig.enabled or held.units or held.parts or device.cordoned)
     return Slot(
         model=device.model,

@@ -14,7 +14,7 @@ from math import lcm
 from typing import NamedTuple, Protocol
 
 from scheduler_ext.core.gpu.gpu import Device
-from scheduler_ext.core.gpu.room import DeviceHoldings, Room
+from scheduler_ext.core.gpu.room import DeviceHoldings, ShareMemory
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, Slot
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_important_first, over_budget
 from scheduler_ext.core.preemption.dry_run import DryRun, Gone
@@ -233,7 +233,7 @@ def _device_focus(
         if part is None and any(need.much > 0 and need.gains[i] for need in needs)
     ]
     held = dry_run.held.devices[device.uuid]
-    room = Room.of(device.memory, held, dry_run.sizing.headroom_percent)
+    room = ShareMemory.of(device.memory, held, dry_run.sizing.headroom_percent)
     freed = [room.without((part,)) if part else room for part in parts]
     return [*here, *elsewhere], [
         # The smaller of the two is free; each must become enough.

@@ -42,7 +42,7 @@ Say = Callable[[Callable[[], dict[str, Any]]], None]
 Warn = Callable[[str, str | None, str, str], None]
 
 
-class Cluster(Protocol):
+class ActiveSnapshot(Protocol):
     """What the extender knows of the cluster."""
 
     @property
@@ -61,7 +61,7 @@ class StartupTaints(OnDemand, NodeFollower):
     def __init__(
         self,
         transport: Transport,
-        cluster: Cluster,
+        cluster: ActiveSnapshot,
         resources: ResourceNames,
         say: Say,
         warn: Warn,

@@ -51,7 +51,7 @@ class Bounded(NamedTuple):
         return min(pod.value_at_risk for pod in self.pods if pod.bound.priority == lowest)
 
 
-class Queue:
+class CandidateQueue:
     """Nodes and sets of pods, the cheapest first; equal ones in the order in which they came."""
 
     def __init__(self, nodes: Iterable[tuple[Price, Bounded]]) -> None:

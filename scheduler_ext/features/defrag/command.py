@@ -21,7 +21,14 @@ from scheduler_ext.core.errors import ClusterError, InventoryError, PodError
 from scheduler_ext.features.defrag.executor import Executor
 from scheduler_ext.features.defrag.movable import Rules, held_devices
 from scheduler_ext.features.defrag.moves import Effort
-from scheduler_ext.features.defrag.plan import Plan, Wanted, doubt, free_gpus, make_plan, waiting_pod
+from scheduler_ext.features.defrag.plan import (
+    DefragPlan,
+    PlacementGoal,
+    doubt,
+    free_gpus,
+    make_plan,
+    waiting_pod,
+)
 from scheduler_ext.features.defrag.plan_view import (
     amounts,
     execution_json,
@@ -42,7 +49,7 @@ _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PodSelection:
     """The pods that are to get in, as given on the command line."""
 
     names: Sequence[str]
@@ -63,9 +70,9 @@ class Asked:
 
     def wanted(
         self, manifests: Sequence[Manifest], source: ClusterInput, state: ClusterState, config: Configuration
-    ) -> list[Wanted]:
+    ) -> list[PlacementGoal]:
         """The waiting pods. Raises PodError, InventoryError."""
-        found: list[Wanted] = []
+        found: list[PlacementGoal] = []
         if manifests:
             try:
                 with naming(self.filename, InventoryError):
@@ -84,7 +91,7 @@ class Asked:
         return found
 
 
-def _waiting(name: str, state: ClusterState, config: Configuration) -> Wanted:
+def _waiting(name: str, state: ClusterState, config: Configuration) -> PlacementGoal:
     for pod in state.objects.pods:
         if pod_name(pod) == name and not is_finished(pod):
             if pod.spec is not None and pod.spec.node_name:
@@ -98,7 +105,7 @@ def _waiting(name: str, state: ClusterState, config: Configuration) -> Wanted:
 
 
 asked_options = bundled(
-    Asked,
+    PodSelection,
     "asked",
     click.option(
         "--for",
@@ -145,7 +152,7 @@ asked_options = bundled(
 @click.pass_context
 def defrag(
     ctx: click.Context,
-    asked: Asked,
+    asked: PodSelection,
     source: ClusterInput,
     min_age_s: float,
     thorough: bool,
@@ -190,7 +197,7 @@ def defrag(
 
 def _execute(
     answer: dict[str, Any],
-    plan: Plan,
+    plan: DefragPlan,
     source: ClusterInput,
     config: Configuration,
     rules: Callable[[], Rules],

@@ -16,7 +16,7 @@ from scheduler_ext.features.defrag.evictions import NOT_FOUND, POLL_S, evict
 from scheduler_ext.features.defrag.live_rooms import LiveRooms
 from scheduler_ext.features.defrag.movable import Rules
 from scheduler_ext.features.defrag.moves import Hold, Move
-from scheduler_ext.features.defrag.plan import Outcome, Wanted
+from scheduler_ext.features.defrag.plan import PlacementGoal, PodOutcome
 from scheduler_ext.features.defrag.recheck import broken, names, still_waiting
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
@@ -32,7 +32,7 @@ _SPARE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CompletedMove:
     """A move that was made: the pod in the place of the evicted one, and its node."""
 
     move: Move
@@ -45,7 +45,7 @@ class Execution:
     """What was done; `problem` says why it stopped before its end, `pending` are the moves that were not
     made, and `nodes` the nodes of the waiting pods that got in, by name."""
 
-    done: list[Done] = field(default_factory=list)
+    done: list[CompletedMove] = field(default_factory=list)
     nodes: dict[str, str] = field(default_factory=dict)
     problem: str | None = None
     pending: Sequence[Move] = ()
@@ -75,7 +75,7 @@ class Executor:
         self._step_s, self._settle_s = step_s, settle_s
         self.rooms = LiveRooms(transport, step_s + _SPARE_S)
 
-    def run(self, outcomes: Sequence[Outcome]) -> Execution:
+    def run(self, outcomes: Sequence[PodOutcome]) -> Execution:
         """Make the moves. Ends early, with no room held, where the plan does not hold any more."""
         execution = Execution()
         for i, outcome in enumerate(outcomes):
@@ -100,7 +100,7 @@ class Executor:
         except ClusterError as error:
             self._say(f"the held room was not released, and ends by itself: {error}")
 
-    def _let_in(self, wanted: Wanted, node: str, moves: Sequence[Move], execution: Execution) -> None:
+    def _let_in(self, wanted: PlacementGoal, node: str, moves: Sequence[Move], execution: Execution) -> None:
         priority = max([wanted.asker.request.priority, *(move.pod.bound.priority for move in moves)])
         held: Sequence[Hold] | None = None
         for number, move in enumerate(moves):
@@ -126,11 +126,11 @@ class Executor:
             there = self._node_of(wanted)
         self._got_in(wanted, there, execution)
 
-    def _got_in(self, wanted: Wanted, node: str, execution: Execution) -> None:
+    def _got_in(self, wanted: PlacementGoal, node: str, execution: Execution) -> None:
         execution.nodes[wanted.name] = node
         self._say(f"{wanted.name}: on node {node}")
 
-    def _checked(self, wanted: Wanted, node: str, moves: Sequence[Move]) -> str | None:
+    def _checked(self, wanted: PlacementGoal, node: str, moves: Sequence[Move]) -> str | None:
         """The node of the waiting pod if it has one. Raises _StoppedError where the plan is broken."""
         state = self._state()
         there, problem = still_waiting(wanted, state)
@@ -146,7 +146,7 @@ class Executor:
             self._transport, self._source, self._config, with_objects=True, with_waiting=True
         )
 
-    def _node_of(self, wanted: Wanted) -> str | None:
+    def _node_of(self, wanted: PlacementGoal) -> str | None:
         namespace, _, name = wanted.name.partition("/")
         pod = self._pod(namespace, name)
         if pod is None or pod["metadata"]["uid"] != wanted.asker.uid:
@@ -177,7 +177,7 @@ class Executor:
             placed = next((pod for pod in new if pod["spec"].get("nodeName")), None)
             if placed is not None and gone:
                 name = f"{bound.namespace}/{placed['metadata']['name']}"
-                execution.done.append(Done(move, name, placed["spec"]["nodeName"]))
+                execution.done.append(CompletedMove(move, name, placed["spec"]["nodeName"]))
                 self._say(f"{number}: {name} is on node {placed['spec']['nodeName']}")
                 self._await_report(move)
                 return

@@ -10,7 +10,7 @@ from scheduler_ext.cluster.api_paths import GPU_NODES
 from scheduler_ext.cluster.client.transport import MERGE, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.features.defrag.moves import Hold
-from scheduler_ext.features.defrag.plan import Wanted
+from scheduler_ext.features.defrag.plan import PlacementGoal
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION, WrittenRoom, held_patch, read_rooms
 from scheduler_ext.wire.times import time_text
 
@@ -46,7 +46,7 @@ class LiveRooms:
             ]
         return others
 
-    def hold(self, wanted: Wanted, holds: Sequence[Hold], priority: int) -> None:
+    def hold(self, wanted: PlacementGoal, holds: Sequence[Hold], priority: int) -> None:
         """Hold these rooms and no others, from now on. Raises ClusterError."""
         by_node: dict[str, list[WrittenRoom]] = {}
         for hold in holds:
@@ -64,7 +64,7 @@ class LiveRooms:
             self._write(node, [name], ())
         self._written = set()
 
-    def _room(self, wanted: Wanted, hold: Hold, priority: int) -> WrittenRoom:
+    def _room(self, wanted: PlacementGoal, hold: Hold, priority: int) -> WrittenRoom:
         request, devices = hold.asker.request, {name: uuids[0] for name, uuids in hold.devices.items()}
         if hold.asker.uid == wanted.asker.uid and wanted.gpus is None:
             return WrittenRoom(wanted.name, 0.0, priority, devices=devices)

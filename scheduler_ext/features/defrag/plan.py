@@ -36,7 +36,7 @@ _OTHERS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PlacementGoal:
     """A waiting pod, or a number of free GPUs on one node, which a pod of that request stands for."""
 
     asker: Asker
@@ -54,11 +54,11 @@ def gpus_in_words(count: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PodOutcome:
     """The answer for one waiting pod: the node where it fits and the moves before; without a node, the
     nearest refusal and the cheapest set of pods that did not suffice."""
 
-    wanted: Wanted
+    wanted: PlacementGoal
     node: str | None
     moves: Sequence[Move] = ()
     refusal: dict[str, Any] | None = None
@@ -67,13 +67,13 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DefragPlan:
     """The answer for all waiting pods. `staying` counts pods with GPUs that may not be moved, by reason;
     `also_fit` are other waiting pods that fit after the moves and did not before; `fragmentation` is
     (unallocated, unusable) in GPUs, before and after; `nodes` are the nodes after the moves, and `rooms`
     those that other runs hold, with their nodes."""
 
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[PodOutcome]
     staying: Counter[str] = field(default_factory=Counter)
     movable: int = 0
     also_fit: Sequence[str] = ()
@@ -93,7 +93,7 @@ class Plan:
         return all(outcome.node is not None for outcome in self.outcomes)
 
 
-def waiting_pod(pod: kube.Pod, state: ClusterState, config: Configuration) -> Wanted:
+def waiting_pod(pod: kube.Pod, state: ClusterState, config: Configuration) -> PlacementGoal:
     """The pod as one that looks for a node. Raises PodError if its request cannot be read."""
     name = pod_name(pod)
     try:
@@ -103,10 +103,10 @@ def waiting_pod(pod: kube.Pod, state: ClusterState, config: Configuration) -> Wa
         raise PodError(f"Pod {name}: {error}") from None
     if isinstance(request, InvalidRequest):
         raise PodError(f"Pod {name}: {request.message}")
-    return Wanted(Asker(pod, pod_uid(pod) or f"{name} waiting", request, needs))
+    return PlacementGoal(Asker(pod, pod_uid(pod) or f"{name} waiting", request, needs))
 
 
-def doubt(outcome: Outcome, config: Configuration) -> str | None:
+def doubt(outcome: PodOutcome, config: Configuration) -> str | None:
     """Why moves would not bring a pod in, or are not needed; None if nothing is known that says so."""
     wanted, pod = outcome.wanted, outcome.wanted.asker.pod
     spec, status = pod.spec or kube.PodSpec(), pod.status or kube.PodStatus()
@@ -124,7 +124,7 @@ def doubt(outcome: Outcome, config: Configuration) -> str | None:
     return None
 
 
-def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
+def free_gpus(count: int, state: ClusterState, config: Configuration) -> PlacementGoal:
     """A number of whole GPUs on one node, free for any pod that tolerates the taints of GPU nodes. Time
     slices, parts by MPS and MIG instances that are offered as GPUs are none."""
     resource = _whole_resource(state, config)
@@ -152,7 +152,7 @@ def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
     }
     (pod,) = read_pods(json.dumps(manifest).encode())
     wanted = waiting_pod(pod, state, config)
-    return Wanted(wanted.asker, count)
+    return PlacementGoal(wanted.asker, count)
 
 
 def _whole_resource(state: ClusterState, config: Configuration) -> str:
@@ -172,24 +172,24 @@ def _offers_instances(info: NodeInfo) -> bool:
 
 
 def make_plan(
-    wanted: Sequence[Wanted],
+    wanted: Sequence[PlacementGoal],
     state: ClusterState,
     config: Configuration,
     rules: Rules,
     effort: Effort | None = None,
-) -> Plan:
+) -> DefragPlan:
     """The moves that let these pods in. Raises InventoryError for an object that cannot be read."""
     collected = gc.isenabled()
     # The collector would walk all objects of the cluster several times, and a plan leaves no cycles behind.
     gc.disable()
     try:
-        return Planner(state, config, rules, effort).plan(wanted)
+        return DefragPlanner(state, config, rules, effort).plan(wanted)
     finally:
         if collected:
             gc.enable()
 
 
-class Planner:
+class DefragPlanner:
     """Plans on the state of a cluster. Raises InventoryError for an object that cannot be read."""
 
     def __init__(
@@ -203,11 +203,11 @@ class Planner:
         self._effort = effort or Effort()
         self._moved: set[str] = set()
         # Pods without a plan, by what they ask and by the number of changes of the cluster before.
-        self._stuck: dict[Hashable, Outcome] = {}
+        self._stuck: dict[Hashable, PodOutcome] = {}
         # Rooms that stay free, by node and uid.
         self._free: list[tuple[str, str]] = []
 
-    def plan(self, wanted: Sequence[Wanted]) -> Plan:
+    def plan(self, wanted: Sequence[PlacementGoal]) -> DefragPlan:
         """The moves that let these pods in, one after the other in the order of their priorities."""
         cluster = self.cluster
         rooms = cluster.hold_rooms(self._state.held, {each.name for each in wanted})
@@ -225,15 +225,15 @@ class Planner:
             if each.name not in fitting and cluster.best(each.asker) is not None
         ]
         nodes = cluster.snapshot.nodes
-        return Plan(outcomes, self._staying, len(self.pods), also, before, after, nodes, rooms)
+        return DefragPlan(outcomes, self._staying, len(self.pods), also, before, after, nodes, rooms)
 
-    def _outcome(self, wanted: Wanted) -> Outcome:
+    def _outcome(self, wanted: PlacementGoal) -> PodOutcome:
         cluster, asker = self.cluster, wanted.asker
         cluster.denominate(asker.uid)
         node = cluster.best(asker)
         if node is not None:
             self._enter(wanted, node)
-            return Outcome(wanted, node)
+            return PodOutcome(wanted, node)
         asked = asker.request, needs_key(asker.needs), cluster.mark()
         if asked in self._stuck:
             return replace(self._stuck[asked], wanted=wanted)
@@ -242,14 +242,14 @@ class Planner:
         room = search.find(asker)
         if room is None:
             refusal = cluster.refusal(asker)
-            self._stuck[asked] = Outcome(wanted, None, (), refusal, search.nearest, search.exhausted)
+            self._stuck[asked] = PodOutcome(wanted, None, (), refusal, search.nearest, search.exhausted)
             return self._stuck[asked]
         self._moved.update(move.pod.uid for move in room.moves)
         cluster.release(room.node, asker.uid)
         self._enter(wanted, room.node)
-        return Outcome(wanted, room.node, room.moves, exhausted=search.exhausted)
+        return PodOutcome(wanted, room.node, room.moves, exhausted=search.exhausted)
 
-    def _enter(self, wanted: Wanted, node: str) -> None:
+    def _enter(self, wanted: PlacementGoal, node: str) -> None:
         """The room is taken for the pods that follow; GPUs that no pod asks stay free."""
         if wanted.gpus is None:
             self.cluster.bind(wanted.asker, node)
@@ -257,7 +257,7 @@ class Planner:
             self.cluster.hold(node, wanted.asker, {})
             self._free.append((node, wanted.asker.uid))
 
-    def _others(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+    def _others(self, wanted: Sequence[PlacementGoal]) -> list[PlacementGoal]:
         names = {each.name for each in wanted}
         found = []
         for pod in self._state.objects.pods:

@@ -17,7 +17,7 @@ from scheduler_ext.explain.ineffective import held_room
 from scheduler_ext.features.defrag.executor import Execution
 from scheduler_ext.features.defrag.movable import MovablePod
 from scheduler_ext.features.defrag.moves import Hold, Move
-from scheduler_ext.features.defrag.plan import Outcome, Plan, doubt, gpus_in_words
+from scheduler_ext.features.defrag.plan import DefragPlan, PodOutcome, doubt, gpus_in_words
 from scheduler_ext.whatif.whatif import name_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_identity import pod_name
@@ -33,7 +33,7 @@ _SHARING = {
 }
 
 
-def plan_json(plan: Plan, held: Mapping[str, Sequence[str]], config: Configuration) -> _Json:
+def plan_json(plan: DefragPlan, held: Mapping[str, Sequence[str]], config: Configuration) -> _Json:
     """The DefragmentationPlan. `held` are the GPUs that each moved pod holds now, by uid."""
     moves = [_move(move, outcome, held, plan.nodes) for outcome in plan.outcomes for move in outcome.moves]
     return {
@@ -60,7 +60,7 @@ def plan_json(plan: Plan, held: Mapping[str, Sequence[str]], config: Configurati
 
 
 def _move(
-    move: Move, outcome: Outcome, held: Mapping[str, Sequence[str]], nodes: Mapping[str, Node]
+    move: Move, outcome: PodOutcome, held: Mapping[str, Sequence[str]], nodes: Mapping[str, Node]
 ) -> _Json:
     pod = move.pod
     return {
@@ -85,7 +85,7 @@ def _move(
     }
 
 
-def _held_for(hold: Hold, outcome: Outcome) -> str:
+def _held_for(hold: Hold, outcome: PodOutcome) -> str:
     wanted = outcome.wanted
     return wanted.name if hold.asker.uid == wanted.asker.uid else pod_name(hold.asker.pod)
 
@@ -99,7 +99,7 @@ def freed(pod: MovablePod) -> _Json:
     return amounts
 
 
-def _outcome(outcome: Outcome) -> _Json:
+def _outcome(outcome: PodOutcome) -> _Json:
     refusal = outcome.refusal or {}
     stuck = outcome.stuck
     return {
@@ -122,7 +122,7 @@ def _outcome(outcome: Outcome) -> _Json:
     }
 
 
-def notes(plan: Plan, config: Configuration) -> list[str]:
+def notes(plan: DefragPlan, config: Configuration) -> list[str]:
     """Remarks for people who execute the plan."""
     found = []
     for outcome in [each for each in plan.outcomes if each.node is not None]:

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from scheduler_ext.features.defrag.movable import Rules, movable_pods
 from scheduler_ext.features.defrag.moves import Hold, Move
 from scheduler_ext.features.defrag.moving_cluster import MovingCluster
-from scheduler_ext.features.defrag.plan import Wanted, waiting_pod
+from scheduler_ext.features.defrag.plan import PlacementGoal, waiting_pod
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_identity import pod_uid
 
 
-def still_waiting(wanted: Wanted, state: ClusterState) -> tuple[str | None, str | None]:
+def still_waiting(wanted: PlacementGoal, state: ClusterState) -> tuple[str | None, str | None]:
     """(node, problem) of the waiting pod: the node if it has one by now, or why it waits no longer."""
     if wanted.gpus is not None:
         return None, None
@@ -22,7 +22,7 @@ def still_waiting(wanted: Wanted, state: ClusterState) -> tuple[str | None, str 
 
 
 def broken(
-    wanted: Wanted,
+    wanted: PlacementGoal,
     node: str,
     moves: Sequence[Move],
     state: ClusterState,

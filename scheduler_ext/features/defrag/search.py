@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.features.defrag.candidates import Bounded, PodSet, PodSets, Queue, dearer
+from scheduler_ext.features.defrag.candidates import Bounded, CandidateQueue, PodSet, PodSets, dearer
 from scheduler_ext.features.defrag.leaving_sets import LeavingSets, Price, least_moves
 from scheduler_ext.features.defrag.movable import MovablePod
 from scheduler_ext.features.defrag.moves import Effort, Hold, Move, Room, Stuck
@@ -54,7 +54,7 @@ class Search:
 
     def _find(self, asker: Asker, most: int, depth: int) -> tuple[Room, PodSet] | None:
         best: tuple[int, PodSet] | None = None
-        queue = Queue(self._bounds(asker))
+        queue = CandidateQueue(self._bounds(asker))
         while queue and queue.least_moves <= most and (best is None or queue.least_moves < best[0]):
             if self._work < 0:
                 self.exhausted = True

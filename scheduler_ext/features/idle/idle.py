@@ -9,14 +9,14 @@ from scheduler_ext.core.dra.device import GPU_DRIVERS, DraDevice, memory_mib
 from scheduler_ext.core.dra.published import ClaimedDevice
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
 from scheduler_ext.core.gpu.readings import Readings
-from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
+from scheduler_ext.core.gpu.room import NOTHING_HELD, ShareMemory
 from scheduler_ext.core.node.claimed import gpu_pods
 from scheduler_ext.core.node.holdings import known_devices, seen_gpus, seen_instances, share_peaks
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods
 
 
-class Part(NamedTuple):
+class GpuPart(NamedTuple):
     """A GPU, a MIG instance, or a share of a GPU, that a pod holds; `gpus` is its part of a whole GPU, 0 to
     1, of a fraction by the cloud too."""
 
@@ -32,7 +32,7 @@ class Part(NamedTuple):
 class HeldPart(NamedTuple):
     """A part, and the time since the pod last computed on it; None if unknown."""
 
-    part: Part
+    part: GpuPart
     idle_s: int | None
 
 
@@ -126,9 +126,9 @@ def _held_parts(
     )
 
 
-def parts_of(pod: BoundPod, info: NodeInfo, headroom_percent: int = 0) -> tuple[Part, ...] | None:
+def parts_of(pod: BoundPod, info: NodeInfo, headroom_percent: int = 0) -> tuple[GpuPart, ...] | None:
     """All that a pod holds of a node's GPUs, each once; None if some GPU of it is unknown."""
-    found: dict[str, Part] = {}
+    found: dict[str, GpuPart] = {}
     claimed = 0
     for each in _claimed_parts(pod, info):
         if each is None:
@@ -145,9 +145,9 @@ def parts_of(pod: BoundPod, info: NodeInfo, headroom_percent: int = 0) -> tuple[
         if len(instances) + sum(count for _, count in gpus) < ask.count:
             return None
         for device, instance in instances:
-            found[instance.uuid] = Part(device, instance, _part_of_instance(instance, device))
+            found[instance.uuid] = GpuPart(device, instance, _part_of_instance(instance, device))
         for device, count in gpus:
-            found[device.uuid] = Part(device, None, count / _replicas(info))
+            found[device.uuid] = GpuPart(device, None, count / _replicas(info))
     for part in _shared_parts(pod, info, headroom_percent):
         if part is None:
             return None
@@ -160,7 +160,7 @@ def _stays(pod: BoundPod, info: NodeInfo) -> bool:
     return not (pod.terminating or pod.uid in info.assumed)
 
 
-def _idle_s(pod: BoundPod, part: Part, did: Readings | None, after_s: float) -> int | None:
+def _idle_s(pod: BoundPod, part: GpuPart, did: Readings | None, after_s: float) -> int | None:
     """By the pod's own processes, where the agent sees them; otherwise by all of the GPU or instance. A GPU
     that computed nothing for `after_s` left every instance idle; of one that did, it is unknown which."""
     if did is None:
@@ -190,7 +190,7 @@ def _part_of_instance(instance: MigInstance, device: Device) -> float:
     return instance.size / max(1, sum(each.size for each in device.mig.instances))
 
 
-def _shared_parts(pod: BoundPod, info: NodeInfo, headroom_percent: int) -> Iterator[Part | None]:
+def _shared_parts(pod: BoundPod, info: NodeInfo, headroom_percent: int) -> Iterator[GpuPart | None]:
     if pod.request.shares is None:
         return
     asking = [name for name, mib in pod.request.shares.by_container if mib]
@@ -200,11 +200,11 @@ def _shared_parts(pod: BoundPod, info: NodeInfo, headroom_percent: int) -> Itera
     peaks = share_peaks(pod, info.devices)
     for device in info.devices:
         if device.uuid in peaks:
-            size = Room.of(device.memory, NOTHING_HELD, headroom_percent).share_total
-            yield Part(device, None, min(1.0, peaks[device.uuid] / max(1, size)))
+            size = ShareMemory.of(device.memory, NOTHING_HELD, headroom_percent).share_total
+            yield GpuPart(device, None, min(1.0, peaks[device.uuid] / max(1, size)))
 
 
-def _claimed_parts(pod: BoundPod, info: NodeInfo) -> Iterator[Part | None]:
+def _claimed_parts(pod: BoundPod, info: NodeInfo) -> Iterator[GpuPart | None]:
     """By claims; None for a GPU that the report or the slices lack."""
     devices = {device.uuid: device for device in info.devices}
     published = {device.id: device for device in info.dra.devices} if info.dra is not None else {}
@@ -222,11 +222,11 @@ def _claimed_parts(pod: BoundPod, info: NodeInfo) -> Iterator[Part | None]:
                 yield None
 
 
-def _claimed_part(part: DraDevice, on: Device, held: ClaimedDevice) -> Part | None:
+def _claimed_part(part: DraDevice, on: Device, held: ClaimedDevice) -> GpuPart | None:
     instance = next((each for each in on.mig.instances if each.uuid == part.uuid), None)
     if instance is not None:
-        return Part(on, instance, _part_of_instance(instance, on))
+        return GpuPart(on, instance, _part_of_instance(instance, on))
     if part.multiple:
         mib = memory_mib(held.consumed) or on.memory.total_mib
-        return Part(on, None, min(1.0, mib / max(1, on.memory.total_mib)))
-    return Part(on, None, 1.0) if part.profile is None else None
+        return GpuPart(on, None, min(1.0, mib / max(1, on.memory.total_mib)))
+    return GpuPart(on, None, 1.0) if part.profile is None else None

@@ -28,7 +28,7 @@ _RUNS_S = 1500.0
 _PATIENCE_S = 1200.0
 
 
-class _Job(NamedTuple):
+class _PastJob(NamedTuple):
     asker: Asker
     arrives_s: float
     runs_s: float
@@ -57,7 +57,7 @@ def past_samples(
     pods that the cluster runs. All copies have left in the end."""
     cluster = WhatIf(state, config)
     jobs = list(_jobs(pods, state, config))
-    waiting: list[_Job] = []
+    waiting: list[_PastJob] = []
     # By uid: the node, and when the pod leaves it.
     running: dict[str, tuple[str, float]] = {}
     samples: list[Sample] = []
@@ -85,7 +85,7 @@ def past_samples(
     return samples
 
 
-def _jobs(pods: Sequence[kube.Pod], state: ClusterState, config: Configuration) -> Iterator[_Job]:
+def _jobs(pods: Sequence[kube.Pod], state: ClusterState, config: Configuration) -> Iterator[_PastJob]:
     """Copies of the readable pods, in the order of their arrival; the same at each call."""
     rng = random.Random(1)
     resources = config.resource_names()
@@ -101,4 +101,4 @@ def _jobs(pods: Sequence[kube.Pod], state: ClusterState, config: Configuration) 
             continue
         pod, request = rng.choice(readable)
         asker = Asker(pod, f"past-{number}", request, pod_needs(pod, state.claims))
-        yield _Job(asker, at_s, min(rng.expovariate(1 / _RUNS_S), PAST_S))
+        yield _PastJob(asker, at_s, min(rng.expovariate(1 / _RUNS_S), PAST_S))

@@ -40,7 +40,7 @@ _WATCHED_S = 10.0
 _MOST_DECISIONS = 200
 
 
-class Seen(NamedTuple):
+class LastEventId(NamedTuple):
     """The state that a page has already, as the id of its last event: the process, and a number for each
     part."""
 
@@ -51,7 +51,7 @@ class Seen(NamedTuple):
     samples: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Seen:
+    def parse(cls, text: str) -> LastEventId:
         """Empty for text that is no id."""
         process, *numbers = text.split(".")
         if len(numbers) != 4 or not all(n.isascii() and n.isdigit() and len(n) < 16 for n in numbers):
@@ -107,7 +107,7 @@ class PageFeed(Background):
         self._asked.set()
         super().stop(wait_s)
 
-    def since(self, seen: Seen) -> tuple[Seen, bytes] | None:
+    def since(self, seen: LastEventId) -> tuple[LastEventId, bytes] | None:
         """The changes that a page has not seen yet, as one JSON object; None while nothing is known at all.
         Unchanged parts are left out."""
         now = time.monotonic()
@@ -119,7 +119,7 @@ class PageFeed(Background):
         if not self._rows.version or not pending_number:
             return None
         if seen.process != self._process:
-            seen = Seen()
+            seen = LastEventId()
         change = self._rows.since(seen.nodes)
         decisions = self._record.recent(seen.decisions, _MOST_DECISIONS)
         samples_number, samples = self.history.since(seen.samples)
@@ -137,7 +137,7 @@ class PageFeed(Background):
             parts.append(b'"pending":' + pending)
         if samples:
             parts.append(b'"samples":' + encode_json(samples))
-        shown = Seen(self._process, change.version, latest, pending_number, samples_number)
+        shown = LastEventId(self._process, change.version, latest, pending_number, samples_number)
         return shown, b"{" + b",".join(parts) + b"}"
 
     def status(self) -> dict[str, Any]:

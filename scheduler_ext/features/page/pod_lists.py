@@ -21,7 +21,7 @@ _Placed = tuple[NodeInfo, tuple[PlacedPod, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PodQuery:
     """The pods to list; an empty field admits all. `find` is a part of NAMESPACE/NAME in any case, `node` a
     part of the node's name, `sort` one of SORTS."""
 
@@ -81,7 +81,7 @@ class PlacedPods:
         self._nodes = PerNode(self._compute)
         self._rest_at = 0.0
 
-    def listed(self, snapshot: Snapshot | None, wanted: Wanted, most: int) -> dict[str, Any]:
+    def listed(self, snapshot: Snapshot | None, wanted: PodQuery, most: int) -> dict[str, Any]:
         """The first of the wanted pods as plain JSON values, and their number (`total`)."""
         first = SORTS[wanted.sort]
         found = [

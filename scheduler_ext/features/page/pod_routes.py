@@ -7,7 +7,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.features.page.pod_lists import SORTS, PlacedPods, Wanted
+from scheduler_ext.features.page.pod_lists import SORTS, PlacedPods, PodQuery
 from scheduler_ext.features.page.pod_view import pod_view
 from scheduler_ext.server.explaining import Explaining, namespaced
 from scheduler_ext.server.replies import compressed, problem_reply
@@ -43,8 +43,8 @@ def pods_blueprint(source: Source, explaining: Explaining, features: Sequence[Se
     @routes.get("/page/pods")
     def pods() -> Response:
         try:
-            wanted = Wanted(
-                **{field: _text(field) for field in Wanted.__slots__ if field != "sort"}, sort=_sort()
+            wanted = PodQuery(
+                **{field: _text(field) for field in PodQuery.__slots__ if field != "sort"}, sort=_sort()
             )
         except RequestError as error:
             return problem_reply(error.status, str(error), "page")

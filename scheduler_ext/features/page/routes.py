@@ -7,7 +7,7 @@ from pathlib import Path
 from flask import Blueprint, Response, abort, redirect, request
 from werkzeug.wrappers import Response as AnyResponse
 
-from scheduler_ext.features.page.feed import PageFeed, Seen
+from scheduler_ext.features.page.feed import LastEventId, PageFeed
 from scheduler_ext.server.replies import compressed
 from scheduler_ext.views.ledger_dump import node_ledger
 from scheduler_ext.views.listing import inventory_list
@@ -64,7 +64,7 @@ def page_blueprint(feed: PageFeed, config: Configuration) -> Blueprint:
 
     @page.get("/page/events")
     def events() -> Response:
-        seen = Seen.parse(request.headers.get("Last-Event-ID") or request.args.get("seen", ""))
+        seen = LastEventId.parse(request.headers.get("Last-Event-ID") or request.args.get("seen", ""))
         change = feed.since(seen)
         if change is None:
             wait = f"retry: {_COME_BACK_SOON_MS}\nevent: wait\ndata: "

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import structs
 
-from scheduler_ext.core.dra.known_claims import Asked
+from scheduler_ext.core.dra.known_claims import ClaimRequest
 from scheduler_ext.core.dra.published import TEMPLATE_PREFIX
 from scheduler_ext.core.intree.verdict import ClaimHosts
 from scheduler_ext.wire import kube
@@ -15,7 +15,7 @@ from scheduler_ext.wire import kube
 class ClaimLookup(Protocol):
     """The claims of a cluster."""
 
-    def asked(self, namespace: str, names: Iterable[str]) -> Asked:
+    def asked(self, namespace: str, names: Iterable[str]) -> ClaimRequest:
         """The requests of the claims with these names."""
 
     def problem(self, resource: str) -> str | None:
@@ -27,13 +27,13 @@ class ClaimLookup(Protocol):
         """The nodes that lack devices for these claims, and for these amounts of resources beside them."""
 
 
-def asked_through(pod: kube.Pod, claims: ClaimLookup | None) -> Asked:
+def asked_through(pod: kube.Pod, claims: ClaimLookup | None) -> ClaimRequest:
     """The requests of a pod's claims, as far as they are known."""
     names = claim_names(pod)
     if not names:
-        return Asked()
+        return ClaimRequest()
     if claims is None:
-        return Asked(not_modelled=("resource claims (DRA)",))
+        return ClaimRequest(not_modelled=("resource claims (DRA)",))
     return claims.asked(namespace_of(pod), names)
 
 

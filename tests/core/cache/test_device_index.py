@@ -11,7 +11,7 @@ from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.dra import device_names
 from scheduler_ext.core.dra.device import NodeDevices
 from scheduler_ext.core.dra.device_names import MOST_ASKS, ask_resource
-from scheduler_ext.core.dra.known_claims import Asked
+from scheduler_ext.core.dra.known_claims import ClaimRequest
 from scheduler_ext.core.dra.published import DeviceAsk, DeviceClass, ResourceSlice, TaintRule
 from scheduler_ext.core.intree.affinity import Taint
 from scheduler_ext.core.request.request import UnitAsk
@@ -129,13 +129,15 @@ def test_a_name_is_used_when_every_node_knows_it() -> None:
     index.update_claim(waiting("large", LARGE))
     of_class = (UnitAsk(IMPLICIT, 1, by_claim=True),)
     beyond = ("requirements beyond the DeviceClass of ResourceClaim default/large",)
-    assert index.asked("default", ["large"]) == Asked(of_class, beyond)
+    assert index.asked("default", ["large"]) == ClaimRequest(of_class, beyond)
     assert index.take_renamed(1, read=["b"]) == ["a"]
     assert index.take_renamed(1) == ["c"]
     assert index.asked("default", ["large"]).units == of_class, "c may still be on its way"
     assert index.take_renamed(1) == []
     assert not index.is_renaming
-    assert index.asked("default", ["large"]) == Asked((UnitAsk(ask_resource(LARGE), 1, by_claim=True),))
+    assert index.asked("default", ["large"]) == ClaimRequest(
+        (UnitAsk(ask_resource(LARGE), 1, by_claim=True),)
+    )
 
 
 def test_names_stay_while_there_is_room_for_them() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.gpu.gpu import Memory
-from scheduler_ext.core.gpu.room import DeviceHoldings, Room
+from scheduler_ext.core.gpu.room import DeviceHoldings, ShareMemory
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve
@@ -17,7 +17,7 @@ mib = st.integers(0, 60) | st.integers(0, 60) | st.integers(0, 60) | st.integers
 percents = st.sampled_from((0, 1, 10, 90))
 memories = st.builds(Memory, st.integers(0, 999), mib, mib, st.none() | mib)
 holdings = st.builds(DeviceHoldings, requested_mib=mib, foreign_mib=mib, departed_mib=mib)
-rooms = st.builds(Room.of, memories, holdings, percents)
+rooms = st.builds(ShareMemory.of, memories, holdings, percents)
 
 
 @given(memories, holdings, percents)
@@ -29,11 +29,11 @@ def test_free_is_what_the_larger_of_requests_and_use_leaves(
     strangers = (memory.unaccounted_mib or 0) + held.foreign_mib
     explained = max(held.requested_mib, memory.used_mib - strangers - held.departed_mib)
     left = memory.total_mib - memory.reserved_mib - headroom - strangers - explained
-    assert Room.of(memory, held, percent).free == max(0, left)
+    assert ShareMemory.of(memory, held, percent).free == max(0, left)
 
 
 @given(rooms, mib)
-def test_a_load_that_leaves_again_changes_nothing(room: Room, load_mib: int) -> None:
+def test_a_load_that_leaves_again_changes_nothing(room: ShareMemory, load_mib: int) -> None:
     assert room.after(load_mib).without([DeviceHoldings(requested_mib=load_mib)]) == room
 
 
@@ -47,14 +47,14 @@ def test_without_a_part_is_the_room_beside_the_rest(
         departed_mib=rest.departed_mib + part.departed_mib,
     )
     assert both.less(part) == rest
-    assert Room.of(memory, both, percent).without([part]) == Room.of(memory, rest, percent)
+    assert ShareMemory.of(memory, both, percent).without([part]) == ShareMemory.of(memory, rest, percent)
 
 
 @given(memories, holdings, percents)
 def test_only_an_overcommitted_gpu_has_less_than_no_room(
     memory: Memory, held: DeviceHoldings, percent: int
 ) -> None:
-    room = Room.of(memory, held, percent)
+    room = ShareMemory.of(memory, held, percent)
     asked = held.requested_mib + held.foreign_mib + (memory.unaccounted_mib or 0)
     assert (room.unpromised < 0) == (asked > room.share_total)
     assert (room.unused < 0) == (memory.used_mib - held.departed_mib > room.share_total)
@@ -67,7 +67,7 @@ def test_only_an_overcommitted_gpu_has_less_than_no_room(
 
 
 @given(rooms, st.integers(1, 100), mib)
-def test_as_many_copies_as_one_after_the_other(room: Room, each_mib: int, least_free_mib: int) -> None:
+def test_as_many_copies_as_one_after_the_other(room: ShareMemory, each_mib: int, least_free_mib: int) -> None:
     count, left = 0, room
     while left.free >= max(each_mib, least_free_mib):
         count, left = count + 1, left.after(each_mib)
@@ -75,7 +75,7 @@ def test_as_many_copies_as_one_after_the_other(room: Room, each_mib: int, least_
 
 
 @given(rooms)
-def test_the_excess_of_use_is_what_promises_leave_beyond_use(room: Room) -> None:
+def test_the_excess_of_use_is_what_promises_leave_beyond_use(room: ShareMemory) -> None:
     assert room.unused + room.excess == room.unpromised
 
 
@@ -89,6 +89,6 @@ def test_the_shares_of_a_state_are_the_rooms_of_its_gpus(infos: tuple[NodeInfo, 
             for slot, uuid in zip(node.state.slots, node.uuids, strict=True)
             if uuid is not None and slot.share_free_mib >= 0
         ]
-        rooms = [Room.of(device.memory, here, percent) for _, device, here in open_slots]
+        rooms = [ShareMemory.of(device.memory, here, percent) for _, device, here in open_slots]
         assert sum(slot.share_free_mib for slot, _, _ in open_slots) == sum(room.free for room in rooms)
         assert [slot.share_total_mib for slot, _, _ in open_slots] == [room.share_total for room in rooms]

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from scheduler_ext.features.defrag.movable import Rules
-from scheduler_ext.features.defrag.plan import Plan, free_gpus, make_plan, waiting_pod
+from scheduler_ext.features.defrag.plan import DefragPlan, free_gpus, make_plan, waiting_pod
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.wire.config import Configuration, MemorySection
 from scheduler_ext.wire.objects import read_objects
@@ -56,7 +56,7 @@ def state(*objects: Json) -> ClusterState:
     return state_of(read_objects(inventory(*objects)), "test", CONFIGURATION.resource_names())
 
 
-def planned(*objects: Json, asks: str | int = "default/w", min_age_s: float = 0.0) -> Plan:
+def planned(*objects: Json, asks: str | int = "default/w", min_age_s: float = 0.0) -> DefragPlan:
     """The plan for the waiting pod w of these objects, or for a number of GPUs."""
     found = state(*objects)
     rules = Rules(min_age_s, time.time())
@@ -66,6 +66,6 @@ def planned(*objects: Json, asks: str | int = "default/w", min_age_s: float = 0.
     return make_plan([waiting_pod(waiting, found, CONFIGURATION)], found, CONFIGURATION, rules)
 
 
-def moves(plan: Plan) -> list[tuple[str, str, str]]:
+def moves(plan: DefragPlan) -> list[tuple[str, str, str]]:
     """(pod, from, to) of each move."""
     return [(move.pod.bound.name, move.pod.node, move.to) for move in plan.moves]

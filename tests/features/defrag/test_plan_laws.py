@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.node.placed import with_pod
 from scheduler_ext.core.node.promisable import overallocated
 from scheduler_ext.features.defrag.movable import Rules
-from scheduler_ext.features.defrag.plan import Plan, make_plan, waiting_pod
+from scheduler_ext.features.defrag.plan import DefragPlan, make_plan, waiting_pod
 from scheduler_ext.features.defrag.recheck import broken
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.pod.cached_pod import bound_pod
@@ -39,7 +39,7 @@ RULES = Rules(0.0, time.time())
 hard_seeds = seeds if LONG else st.sampled_from(HARD)
 
 
-def plan_of(cluster: SmallCluster) -> tuple[Plan, ClusterState]:
+def plan_of(cluster: SmallCluster) -> tuple[DefragPlan, ClusterState]:
     found = state(*objects(cluster))
     (waiting,) = (each for each in found.objects.pods if pod_name(each) == "default/w")
     wanted = waiting_pod(waiting, found, CONFIGURATION)
@@ -53,7 +53,7 @@ def hard_cluster(seed: int) -> SmallCluster:
     return small_cluster(seed)
 
 
-def followed(cluster: SmallCluster, plan: Plan) -> tuple[SmallPod, ...]:
+def followed(cluster: SmallCluster, plan: DefragPlan) -> tuple[SmallPod, ...]:
     """The pods after the plan, in plain arithmetic; fails where a step is not allowed."""
     pods, allowed = cluster.pods, dict(cluster.allowed)
     nodes = {each.name: each for each in cluster.nodes}

@@ -12,7 +12,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.waiting import MOST_LINES
 from scheduler_ext.extender.record import Record
 from scheduler_ext.features.page import feed as feed_module
-from scheduler_ext.features.page.feed import PageFeed, Seen
+from scheduler_ext.features.page.feed import LastEventId, PageFeed
 from scheduler_ext.sources.source_status import Problem, SourceStatus
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod.cached_pod import unreadable_pod
@@ -65,27 +65,27 @@ def test_nothing_is_computed_without_viewers(
     feed.start()
     eventually(lambda: feed.history.since(0)[0] == 1)
     assert source.asked == 0
-    eventually(lambda: feed.since(Seen()) is not None)
+    eventually(lambda: feed.since(LastEventId()) is not None)
     assert source.asked == 1
 
 
 @pytest.mark.parametrize(
     ("text", "seen"),
     [
-        pytest.param("ab.1.2.3.4", Seen("ab", 1, 2, 3, 4), id="an id"),
-        pytest.param("", Seen(), id="nothing"),
-        pytest.param("ab.1.2.3.²", Seen(), id="a digit that is none"),
+        pytest.param("ab.1.2.3.4", LastEventId("ab", 1, 2, 3, 4), id="an id"),
+        pytest.param("", LastEventId(), id="nothing"),
+        pytest.param("ab.1.2.3.²", LastEventId(), id="a digit that is none"),
     ],
 )
-def test_ids(text: str, seen: Seen) -> None:
-    assert Seen.parse(text) == seen
-    assert Seen.parse(str(seen)) == seen
+def test_ids(text: str, seen: LastEventId) -> None:
+    assert LastEventId.parse(text) == seen
+    assert LastEventId.parse(str(seen)) == seen
 
 
 def state(feed: PageFeed, seen: str = "") -> dict[str, Any]:
     """The content for a page, which is one without data unless it has seen something."""
     feed.refresh(1000.0)
-    told = feed.since(Seen.parse(seen))
+    told = feed.since(LastEventId.parse(seen))
     assert told is not None
     found: dict[str, Any] = json.loads(told[1])
     return found
@@ -131,21 +131,21 @@ def test_nodes_without_any_report_are_a_problem_since_they_were_seen(
 def test_faults_are_reported_before_the_first_data(source: CountingSource, feed: PageFeed) -> None:
     source.tell(problems=[Problem("watch of nodes", "403 Forbidden", 1.0)])
     feed.refresh(1000.0)
-    assert feed.since(Seen()) is None
+    assert feed.since(LastEventId()) is None
     assert [each["text"] for each in feed.status()["problems"]] == ["403 Forbidden"]
 
 
 def test_a_page_that_cannot_be_kept_says_so(source: CountingSource, feed: PageFeed) -> None:
     source.learn()
     feed.start()
-    eventually(lambda: feed.since(Seen()) is not None)
+    eventually(lambda: feed.since(LastEventId()) is not None)
     assert not feed.status().get("broken")
     source.broken = True
-    eventually(lambda: bool(feed.since(Seen())) and feed.status()["broken"])
+    eventually(lambda: bool(feed.since(LastEventId())) and feed.status()["broken"])
     (problem,) = feed.status()["problems"]
     assert (problem["what"], problem["text"]) == ("page", "unexpected error; see the log")
     source.broken = False
-    eventually(lambda: bool(feed.since(Seen())) and not feed.status()["broken"])
+    eventually(lambda: bool(feed.since(LastEventId())) and not feed.status()["broken"])
 
 
 def test_an_endless_look_is_reported_once_it_is_late(
@@ -154,7 +154,7 @@ def test_an_endless_look_is_reported_once_it_is_late(
     source.learn()
     assert not state(feed)["status"]["broken"], "who begins to watch waits for the first look"
     monkeypatch.setattr(feed_module, "_LATE_S", -1.0)
-    feed.since(Seen())
+    feed.since(LastEventId())
     (problem,) = feed.status()["problems"]
     assert "too busy" in problem["text"]
 

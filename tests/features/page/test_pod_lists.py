@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.features.page.pod_lists import SORTS, PlacedPods, Wanted
+from scheduler_ext.features.page.pod_lists import SORTS, PlacedPods, PodQuery
 from tests.explain.test_replay import Running, running
 from tests.kube_objects import Json, gpu, gpu_node, node, pod
 
@@ -45,7 +45,7 @@ def there() -> Running:
     )
 
 
-def listed(there: Running, wanted: Wanted, most: int = 10) -> list[str]:
+def listed(there: Running, wanted: PodQuery, most: int = 10) -> list[str]:
     found = PlacedPods().listed(there.snapshot, wanted, most)
     return [f"{each['namespace']}/{each['name']}" for each in found["pods"]]
 
@@ -56,23 +56,23 @@ ALL = ["research/Eval", "research/train", "vision/train"]
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [
-        pytest.param(Wanted(), ALL, id="all"),
-        pytest.param(Wanted(find="EVAL"), ["research/Eval"], id="by a part of the name in any case"),
-        pytest.param(Wanted(namespace="vision"), ["vision/train"], id="by namespace"),
-        pytest.param(Wanted(namespace="vis"), [], id="by the whole name of the namespace only"),
-        pytest.param(Wanted(node="H100"), ALL[1:], id="by a part of the node's name"),
-        pytest.param(Wanted(model="T4"), ["research/Eval"], id="by model"),
-        pytest.param(Wanted(sort="gpus"), [ALL[1], ALL[2], ALL[0]], id="most GPUs first"),
-        pytest.param(Wanted(sort="oldest"), [ALL[0], ALL[2], ALL[1]], id="the oldest first"),
+        pytest.param(PodQuery(), ALL, id="all"),
+        pytest.param(PodQuery(find="EVAL"), ["research/Eval"], id="by a part of the name in any case"),
+        pytest.param(PodQuery(namespace="vision"), ["vision/train"], id="by namespace"),
+        pytest.param(PodQuery(namespace="vis"), [], id="by the whole name of the namespace only"),
+        pytest.param(PodQuery(node="H100"), ALL[1:], id="by a part of the node's name"),
+        pytest.param(PodQuery(model="T4"), ["research/Eval"], id="by model"),
+        pytest.param(PodQuery(sort="gpus"), [ALL[1], ALL[2], ALL[0]], id="most GPUs first"),
+        pytest.param(PodQuery(sort="oldest"), [ALL[0], ALL[2], ALL[1]], id="the oldest first"),
     ],
 )
-def test_pods_are_listed(there: Running, wanted: Wanted, names: list[str]) -> None:
+def test_pods_are_listed(there: Running, wanted: PodQuery, names: list[str]) -> None:
     assert listed(there, wanted) == names
 
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_a_list_is_bounded_and_says_of_how_many(there: Running, sort: str) -> None:
-    found = PlacedPods().listed(there.snapshot, Wanted(sort=sort), 2)
+    found = PlacedPods().listed(there.snapshot, PodQuery(sort=sort), 2)
     assert (found["total"], len(found["pods"])) == (3, 2)
 
 
@@ -128,12 +128,12 @@ def test_sums_by_namespace(there: Running) -> None:
 def test_a_change_of_a_node_changes_its_pods() -> None:
     changing = running(gpu_node("n", [gpu(0)]), of("a", "p", 1, on="n"))
     pods = PlacedPods()
-    assert pods.listed(changing.snapshot, Wanted(), 10)["total"] == 1
+    assert pods.listed(changing.snapshot, PodQuery(), 10)["total"] == 1
     emptied = running(gpu_node("n", [gpu(0)])).snapshot
     assert emptied is not None
     changing.extender.replace_nodes(node.info for node in emptied.nodes.values())
-    assert pods.listed(changing.snapshot, Wanted(), 10)["total"] == 0
+    assert pods.listed(changing.snapshot, PodQuery(), 10)["total"] == 0
 
 
 def test_before_the_first_inventory_there_is_nothing() -> None:
-    assert PlacedPods().listed(None, Wanted(), 10) == {"total": 0, "pods": []}
+    assert PlacedPods().listed(None, PodQuery(), 10) == {"total": 0, "pods": []}

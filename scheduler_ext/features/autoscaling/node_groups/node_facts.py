@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile
-from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
+from scheduler_ext.core.gpu.room import NOTHING_HELD, ShareMemory
 from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.node_labels import (
     AGENT_LABEL,
@@ -61,7 +61,7 @@ def resources(group: NodeGroup, headroom_percent: int) -> dict[str, int]:
     whole, gpus = _WHOLE[group.gpu.vendor], group.gpus_per_node
     match group.hand_out:
         case "memory-shares":
-            mib = Room.of(group.gpu_memory, NOTHING_HELD, headroom_percent).share_total
+            mib = ShareMemory.of(group.gpu_memory, NOTHING_HELD, headroom_percent).share_total
             return {whole: 0, DEFAULT_SHARE: gpus * mib}
         case "time-slicing":
             return {whole: gpus * (group.replicas or 1)}

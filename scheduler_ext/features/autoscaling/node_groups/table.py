@@ -79,11 +79,11 @@ _OWN_TAINTS: Final = (STARTING_TAINT, MANAGED_STARTING_TAINT)
 _SAME_MEMORY = 1.02
 
 
-class _Section(Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
+class _TableSection(Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
     """Base of all sections: an unknown key is an error."""
 
 
-class GroupTaint(_Section, frozen=True):
+class GroupTaint(_TableSection, frozen=True):
     """A taint that every node of a group keeps."""
 
     key: LabelKey
@@ -91,14 +91,14 @@ class GroupTaint(_Section, frozen=True):
     value: LabelValue = ""
 
 
-class MigLayout(_Section, frozen=True):
+class MigLayout(_TableSection, frozen=True):
     """The MIG instances of each GPU by profile, and how the device plugin names them."""
 
     profiles: dict[str, Annotated[int, Meta(ge=1, le=16)]]
     strategy: Strategy = "mixed"
 
 
-class NodeGroup(_Section, frozen=True):
+class NodeGroup(_TableSection, frozen=True):
     """Machines of equal GPUs that an autoscaler adds and removes."""
 
     name: Name
@@ -147,7 +147,7 @@ class NodeGroup(_Section, frozen=True):
         return Memory(total_mib, total_mib - self.gpu_mib)
 
 
-class NodeClass(_Section, frozen=True):
+class NodeClass(_TableSection, frozen=True):
     """The object of Karpenter's provider that says what a machine is made from."""
 
     group: LabelKey = "karpenter.k8s.aws"
@@ -155,14 +155,14 @@ class NodeClass(_Section, frozen=True):
     name: Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")] = "default"
 
 
-class KarpenterSection(_Section, frozen=True):
+class KarpenterSection(_TableSection, frozen=True):
     """What only Karpenter needs."""
 
     node_class: NodeClass = NodeClass()
     consolidate_after: Duration = "5m"
 
 
-class GkeSection(_Section, frozen=True):
+class GkeSection(_TableSection, frozen=True):
     """What only GKE needs."""
 
     cluster: Name = "CLUSTER"
@@ -171,7 +171,7 @@ class GkeSection(_Section, frozen=True):
     max_memory_gb: Annotated[int, Meta(ge=1, le=10_000_000)] = field(default=10_000, name="maxMemoryGB")
 
 
-class NodeGroups(_Section, frozen=True):
+class NodeGroups(_TableSection, frozen=True):
     """All groups of a cluster; `load_node_groups` returns a checked table."""
 
     groups: Annotated[list[NodeGroup], Meta(min_length=1, max_length=MAX_GROUPS)]

@@ -36,7 +36,7 @@ _MOST_HOSTNAMES = 200
 _Labels = tuple[tuple[str, str], ...]
 
 
-class Refused(NamedTuple):
+class RefusedPod(NamedTuple):
     """A waiting pod that the extender refused on every node that kube-scheduler offered."""
 
     waiting: PendingPod
@@ -78,7 +78,7 @@ class _Bin:
     starting: bool
 
 
-class Planner:
+class PlaceholderPlanner:
     """Computes needed nodes from one state of the cluster. `facts` are the Nodes as kube-scheduler's own
     filters see them; `tries` count the placeholders of a pod, by its uid, that have brought no node: each
     further one asks for the next kind. `existing` are the names of present placeholders, which stay as they
@@ -109,7 +109,7 @@ class Planner:
             _labels(node) for node in facts.values() if any(taint.key in TAINTS for taint in node.taints)
         )
 
-    def needed(self, refused: Sequence[Refused], most: int) -> list[NeededNode]:
+    def needed(self, refused: Sequence[RefusedPod], most: int) -> list[NeededNode]:
         """At most so many nodes: for pods that have a placeholder, then for the highest priorities and the
         longest waits."""
         asking = []
@@ -124,7 +124,7 @@ class Planner:
         found = [self._with_away(each.needed) for each in self._bins if not each.starting]
         return [each for each in found if each is not None]
 
-    def _urgency(self, asking: tuple[Refused, PodNeeds, dict[_Labels, str]]) -> tuple[bool, int, float]:
+    def _urgency(self, asking: tuple[RefusedPod, PodNeeds, dict[_Labels, str]]) -> tuple[bool, int, float]:
         pod = asking[0].waiting.pod
         exists = self._existing_kind(pod.uid, asking[2]) is not None
         return not exists, -pod.priority, pod.created_at or 0.0
@@ -144,7 +144,7 @@ class Planner:
     def _existing_kind(self, uid: str, kinds: Iterable[_Labels]) -> _Labels | None:
         return next((labels for labels in kinds if placeholder_name(uid, labels) in self._existing), None)
 
-    def _curable(self, refused: Refused, needs: PodNeeds) -> dict[_Labels, str]:
+    def _curable(self, refused: RefusedPod, needs: PodNeeds) -> dict[_Labels, str]:
         """An example of each kind that would take the pod, the least valuable first: of the nodes that were
         offered for it, or if none of these kinds would, of those that were not because they are full."""
         cures = self._new_nodes.cures(refused.waiting.pod.request, self._snapshot)

@@ -21,7 +21,11 @@ from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.record import Record
 from scheduler_ext.features.autoscaling.counters import PLACEHOLDERS
 from scheduler_ext.features.autoscaling.placeholders.hourly_budget import HourlyBudget
-from scheduler_ext.features.autoscaling.placeholders.needed_nodes import NeededNode, Planner, Refused
+from scheduler_ext.features.autoscaling.placeholders.needed_nodes import (
+    NeededNode,
+    PlaceholderPlanner,
+    RefusedPod,
+)
 from scheduler_ext.features.autoscaling.placeholders.placeholder_job import (
     LABELS,
     WAITING_UID,
@@ -43,7 +47,7 @@ _MOST_PODS = 200
 Say = Callable[[Callable[[], dict[str, Any]]], None]
 
 
-class Cluster(Protocol):
+class PlaceholderCluster(Protocol):
     """What the extender knows of the cluster."""
 
     @property
@@ -73,7 +77,7 @@ class PlaceholderWriter(Background):
     def __init__(
         self,
         transport: Transport,
-        cluster: Cluster,
+        cluster: PlaceholderCluster,
         record: Record,
         new_nodes: NewNodes,
         config: Configuration,
@@ -135,7 +139,7 @@ class PlaceholderWriter(Background):
                 self._tries[uid] += 1
         # At once, so that what fails below lets none of them expire again.
         known = self._known = dict(existing)
-        planner = Planner(
+        planner = PlaceholderPlanner(
             snapshot,
             self._cluster.node_facts(),
             self._new_nodes,
@@ -158,7 +162,7 @@ class PlaceholderWriter(Background):
         new = [each for name, each in needed.items() if name not in existing]
         self._create(sorted(new, key=lambda each: each.name in self._refused_names), known)
 
-    def _refused(self) -> tuple[list[Refused], set[str]]:
+    def _refused(self) -> tuple[list[RefusedPod], set[str]]:
         """The pods that wait because of the extender alone, and for long enough; and the uids of those that
         this extender was not asked about, as after a change of the active one."""
         now = time.time()
@@ -182,7 +186,7 @@ class PlaceholderWriter(Background):
             if entry is None or not entry.filters:
                 undecided.add(pod.uid)
             elif entry.nodes_in and not entry.nodes_out and entry.offered is not None:
-                found.append(Refused(each, entry.offered.passed))
+                found.append(RefusedPod(each, entry.offered.passed))
         self._gated_at = gated_at
         return found, undecided
 

@@ -35,18 +35,18 @@ from scheduler_ext.wire.redacted import spec_key
 _REMEMBERED = 512
 
 
-class _Running(NamedTuple):
+class _PlacedAmounts(NamedTuple):
     """A pod on a node, and what it takes of it."""
 
     node: str
     amounts: Amounts
 
 
-_FollowedPod: TypeAlias = WaitingPod | _Running | None
+_FollowedPod: TypeAlias = WaitingPod | _PlacedAmounts | None
 """None: the pod neither waits for GPUs nor takes anything of a node."""
 
 
-class _Asked(NamedTuple):
+class _SpecRequest(NamedTuple):
     """What pods of one spec ask."""
 
     needs: PodNeeds
@@ -94,7 +94,7 @@ class FollowedCluster(PodFollower):
         self._read: dict[str, _FollowedPod] = {}
         self._resources = resources
         self._scheduler_names = frozenset(scheduler_names)
-        self._asked: LRUCache[bytes, _Asked] = LRUCache(_REMEMBERED)
+        self._asked: LRUCache[bytes, _SpecRequest] = LRUCache(_REMEMBERED)
         self._kinds: LRUCache[Hashable, int] = LRUCache(16 * _REMEMBERED)
         self._kind = 0
         self._came = 0
@@ -113,7 +113,7 @@ class FollowedCluster(PodFollower):
     def update(self, clock: ServerClock | None) -> None:
         self.clock = clock or self.clock
         for uid, pod in self._read.items():
-            if isinstance(pod, _Running):
+            if isinstance(pod, _PlacedAmounts):
                 self.rooms.place(uid, *pod)
             else:
                 self.rooms.remove(uid)
@@ -150,7 +150,7 @@ class FollowedCluster(PodFollower):
         if spec.node_name:
             known = state[0] if isinstance(state, tuple) and isinstance(state[0], BoundPod) else None
             asked = other_requests(held_spec(pod), self._resources) if known is None else known.other_requests
-            return _Running(spec.node_name, amounts_needed(asked, frozenset()))
+            return _PlacedAmounts(spec.node_name, amounts_needed(asked, frozenset()))
         if isinstance(state, PendingPod) and self._is_ours(state):
             return self._waiting_pod(pod, spec, state)
         return None
@@ -176,25 +176,25 @@ class FollowedCluster(PodFollower):
             gated=state.gated,
         )
 
-    def _asked_by(self, pod: kube.Pod, spec: kube.PodSpec) -> _Asked:
+    def _asked_by(self, pod: kube.Pod, spec: kube.PodSpec) -> _SpecRequest:
         key = spec_key(spec)
         asked = self._asked.get(key)
         if asked is None:
             asked = self._asked[key] = self._asked_anew(pod)
         return asked
 
-    def _asked_anew(self, pod: kube.Pod) -> _Asked:
+    def _asked_anew(self, pod: kube.Pod) -> _SpecRequest:
         # Gates are known from the pod's state, and no obstacle to the plan for others.
         gates = gates_in_words(pod)
         features = tuple(each for each in not_modelled(pod) if each not in gates and each not in PREFERENCES)
         try:
             needs = pod_needs(pod)
         except QuantityError as error:
-            return _Asked(_NO_NEEDS, {}, features, str(error))
+            return _SpecRequest(_NO_NEEDS, {}, features, str(error))
         ours = frozenset(name for name in needs.requests if self._resources.is_gpu(name))
-        return _Asked(needs, amounts_needed(needs.requests, ours), features, None)
+        return _SpecRequest(needs, amounts_needed(needs.requests, ours), features, None)
 
-    def _kind_of(self, request: GpuRequest, asked: _Asked) -> int:
+    def _kind_of(self, request: GpuRequest, asked: _SpecRequest) -> int:
         key = request, needs_key(asked.needs), asked.needs.preferred_terms
         kind = self._kinds.get(key)
         if kind is None:

@@ -9,17 +9,17 @@ from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod
 
 
-class _Asked(Protocol):
+class _WithKind(Protocol):
     @property
     def kind(self) -> Hashable:
         """Equal for pods that fit on the same nodes."""
 
 
-Ask = TypeVar("Ask", bound=_Asked)
+Ask = TypeVar("Ask", bound=_WithKind)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting(Generic[Ask]):
+class WaitingMembers(Generic[Ask]):
     """The pods that wait for GPUs: what each of them asks by uid, or why that is not modelled. `assumed` are
     the nodes of those that are bound, though the watch does not show it yet, and `binding` of those with a
     Binding in flight that has its room on the cluster. `foreign` are those that another component nominated.
@@ -55,7 +55,7 @@ class Assembled(Generic[Ask]):
 def assemble(
     pods: Iterable[GangPod],
     wish_of: Callable[[GangPod], GangWish | InvalidGang | None],
-    waiting: Waiting[Ask],
+    waiting: WaitingMembers[Ask],
     duration_s: Callable[[str], float | None],
 ) -> Assembled[Ask]:
     """The gangs of these pods. `wish_of` raises LookupError where the object of a group is still to be
@@ -155,7 +155,7 @@ def _owner(pod: GangPod) -> str:
 
 
 def _member(
-    pod: GangPod, waiting: Waiting[Ask], duration_s: Callable[[str], float | None]
+    pod: GangPod, waiting: WaitingMembers[Ask], duration_s: Callable[[str], float | None]
 ) -> Member[Ask] | None:
     assert pod.state is not None
     state, node, ask = pod.state, pod.node, waiting.asks.get(pod.uid)

@@ -16,7 +16,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.gang_wish import GangKey, GangWish, InvalidGang, OnDeadline
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.features.gangs.live.gang_assembly import Assembled, Waiting, assemble
+from scheduler_ext.features.gangs.live.gang_assembly import Assembled, WaitingMembers, assemble
 from scheduler_ext.features.gangs.live.gang_entries import GangEntries
 from scheduler_ext.features.gangs.live.gang_events import GangEvents
 from scheduler_ext.features.gangs.live.gang_events import Write as WriteEvent
@@ -26,12 +26,12 @@ from scheduler_ext.features.gangs.live.gang_writes import GangWrites
 from scheduler_ext.features.gangs.live.group_sizes import GroupSizes
 from scheduler_ext.features.gangs.live.nomination_writer import Write
 from scheduler_ext.features.gangs.planning.backfilled_cluster import BackfilledCluster
-from scheduler_ext.features.gangs.planning.gang_bounds import Bounds, Keeping
+from scheduler_ext.features.gangs.planning.gang_bounds import Keeping, KeepingBounds
 from scheduler_ext.features.gangs.planning.gang_deadline import DeadlinePolicy
 from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, Verdict
-from scheduler_ext.features.gangs.planning.gang_failures import Failure
-from scheduler_ext.features.gangs.planning.gang_reservation import Backfill, Reservation
-from scheduler_ext.features.gangs.planning.gang_step import GangStep, Policy, Scene
+from scheduler_ext.features.gangs.planning.gang_failures import GangFailure
+from scheduler_ext.features.gangs.planning.gang_reservation import Backfill, GangReservation
+from scheduler_ext.features.gangs.planning.gang_step import GangPolicy, GangStep, Scene
 from scheduler_ext.features.gangs.planning.gang_turns import GangTurns, before
 from scheduler_ext.features.gangs.planning.given_places import Step
 from scheduler_ext.features.gangs.planning.plan import Entry, State
@@ -58,7 +58,7 @@ _SOON_S = 5.0
 _CONFLICT_S = 60.0
 
 
-class Source(Protocol):
+class GangCluster(Protocol):
     """The cluster as a running extender knows it."""
 
     locked: LockedCache
@@ -81,7 +81,7 @@ class GangPlanning:
     def __init__(
         self,
         transport: Transport,
-        source: Source,
+        source: GangCluster,
         pods: GangPods,
         config: Configuration,
         write_event: WriteEvent,
@@ -94,14 +94,14 @@ class GangPlanning:
         gangs = nominate.gangs
         self._ttl_s = nominate.duration_s("ttl")
         deadlines = DeadlinePolicy(gangs.duration_s("deadline"), OnDeadline(gangs.on_deadline))
-        bounds = Bounds(gangs.duration_s("keep_for"), gangs.keep_percent / 100)
-        self._policy = Policy(deadlines, bounds, gangs.preempts, self._ttl_s)
+        bounds = KeepingBounds(gangs.duration_s("keep_for"), gangs.keep_percent / 100)
+        self._policy = GangPolicy(deadlines, bounds, gangs.preempts, self._ttl_s)
         self._sizes = GroupSizes(transport)
         self._events = GangEvents(write_event)
         self.writes = GangWrites(transport, source, pods, self._events, self._policy)
-        self._reservations: Sequence[Reservation[WaitingPod]] = ()
+        self._reservations: Sequence[GangReservation[WaitingPod]] = ()
         self._keeping: Mapping[GangKey, Keeping] = {}
-        self._failures: Mapping[GangKey, Failure] = {}
+        self._failures: Mapping[GangKey, GangFailure] = {}
         # The gangs of which it is known what a former planner remembered.
         self._read: frozenset[GangKey] = frozenset()
         # The turn of the first gang that could not be tried in the last step.
@@ -309,7 +309,7 @@ class GangPlanning:
         problems = {ask.uid: problem for ask in asks if (problem := self._problem(ask)) is not None}
         foreign = frozenset(ask.uid for ask in asks if ask.is_foreign)
         readable = {ask.uid: ask for ask in asks if ask.uid not in problems}
-        waiting = Waiting(readable, problems, assumed, binding, foreign, self._refused())
+        waiting = WaitingMembers(readable, problems, assumed, binding, foreign, self._refused())
         planned = {
             ask.uid: ask.planned.node
             for ask in asks

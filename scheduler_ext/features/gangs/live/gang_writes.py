@@ -25,9 +25,9 @@ from scheduler_ext.features.gangs.live.named_pod import NamedPod
 from scheduler_ext.features.gangs.live.nomination_writer import Write
 from scheduler_ext.features.gangs.live.own_writes import OwnWrites
 from scheduler_ext.features.gangs.planning.gang import Gang, MemberState
-from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, GivenPlace
+from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, GangNomination
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
-from scheduler_ext.features.gangs.planning.gang_step import Policy
+from scheduler_ext.features.gangs.planning.gang_step import GangPolicy
 from scheduler_ext.features.gangs.planning.waiting_pod import WaitingPod
 from scheduler_ext.wire.planned_annotation import ONLY_NODE
 
@@ -42,7 +42,7 @@ _LIFTS_AT_ONCE = 4
 _ROUNDED_S = 1.0
 
 
-class Source(Protocol):
+class ActiveCache(Protocol):
     """The cluster as a running extender knows it."""
 
     locked: LockedCache
@@ -51,7 +51,7 @@ class Source(Protocol):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _HandedNomination:
     """A nomination that was handed to the writer."""
 
     node: str
@@ -59,7 +59,7 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _DecidedStep:
     """What was decided, and about which gangs: `gangs` by the uids of their members. `server_now` is the API
     server's time, and the next step ends in `next_s`."""
 
@@ -71,7 +71,7 @@ class _Step:
     next_s: float
 
     @property
-    def given(self) -> dict[str, GivenPlace]:
+    def given(self) -> dict[str, GangNomination]:
         """The places of members by uid."""
         return {each.uid: each for each in self.decisions.nominate}
 
@@ -80,7 +80,12 @@ class GangWrites:
     """For one thread."""
 
     def __init__(
-        self, transport: Transport, source: Source, pods: GangPods, events: GangEvents, policy: Policy
+        self,
+        transport: Transport,
+        source: ActiveCache,
+        pods: GangPods,
+        events: GangEvents,
+        policy: GangPolicy,
     ) -> None:
         self._source = source
         self._pods = pods
@@ -88,7 +93,7 @@ class GangWrites:
         self._execution = GangExecution(GangCalls(transport), events, source.active)
         self._pool = ThreadPoolExecutor(_LIFTS_AT_ONCE, thread_name_prefix="gates")
         self._retry = Retry(transport.server, Backoff(), probes=False)
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _HandedNomination] = {}
         # What was handed to the writer about gangs that wait, and when.
         self._handed_over: dict[GangKey, tuple[Remembered, float]] = {}
         # When the removal of gates failed.
@@ -131,7 +136,7 @@ class GangWrites:
         gangs = {member.uid: gang for gang in found.gangs for member in gang.members}
         now = time.monotonic()
         self._asked = {uid: asked for uid, asked in self._asked.items() if now < asked.at + _WRITTEN_S}
-        step = _Step(decisions, found, gangs, now, server_now, next_s)
+        step = _DecidedStep(decisions, found, gangs, now, server_now, next_s)
         writes = self._settled(step)
         nodes: set[str] = set()
         try:
@@ -148,13 +153,13 @@ class GangWrites:
             self._retry.reset()
         return writes, nodes
 
-    def _settled(self, step: _Step) -> list[Write]:
+    def _settled(self, step: _DecidedStep) -> list[Write]:
         for uid in step.decisions.settle:
             self.own.placed(uid, None, None)
         return [Write(step.found.pods[uid], None) for uid in step.decisions.settle]
 
     def _evict(
-        self, step: _Step, snapshot: Snapshot, budgets: Sequence[Budget], changed: Iterable[str]
+        self, step: _DecidedStep, snapshot: Snapshot, budgets: Sequence[Budget], changed: Iterable[str]
     ) -> None:
         """Evict pods once the filter knows what is kept on the nodes that changed."""
         if not step.decisions.evict:
@@ -164,7 +169,7 @@ class GangWrites:
         pods: dict[str, NamedPod] = {**on_nodes, **step.found.pods}
         self._execution.evict(step.decisions.evict, pods, budgets, self.own.gone)
 
-    def _keep(self, step: _Step, pause_s: float = 0.0) -> set[str]:
+    def _keep(self, step: _DecidedStep, pause_s: float = 0.0) -> set[str]:
         """Keep the places of members, with and without nominations, until the next step after a pause;
         returns the nodes that changed."""
         given = step.given
@@ -189,12 +194,12 @@ class GangWrites:
         nodes = {*reserved.values(), *(each.node for each in given.values())}
         return nodes | {place.node for place in before if place is not None}
 
-    def _kept_s(self, given: GivenPlace, step: _Step) -> float:
+    def _kept_s(self, given: GangNomination, step: _DecidedStep) -> float:
         """How long a nomination keeps its place."""
         least_s = self._policy.starting_s
         return least_s if given.deadline is None else max(least_s, given.deadline - step.server_now)
 
-    def _withdrawn(self, step: _Step) -> list[Write]:
+    def _withdrawn(self, step: _DecidedStep) -> list[Write]:
         """The nominations that go. The deadline of a gang that has begun stays; to another one nothing is
         promised any more. Its condition stays and says so: with the only condition that anybody applied to a
         gated pod, the API server would remove those that it made itself (PodScheduled), which the admission
@@ -211,7 +216,7 @@ class GangWrites:
                 writes.append(Write(pod, None, _notes("", gang), until, remembered))
         return writes
 
-    def _nominated(self, step: _Step) -> list[Write]:
+    def _nominated(self, step: _DecidedStep) -> list[Write]:
         """Nominations that the watch does not show; never in the place of one by another component."""
         writes = []
         joining = (member for gang in step.found.gangs for member in gang.joining)
@@ -226,10 +231,10 @@ class GangWrites:
             pod, notes = step.found.pods[each.uid], _notes(each.node, gang)
             remembered = step.decisions.remembered(gang.key) if each.uid == _carrier(gang) else None
             writes.append(Write(pod, PlannedPlace(each.node, end), notes, each.deadline, remembered))
-            self._asked[each.uid] = _Asked(each.node, step.now)
+            self._asked[each.uid] = _HandedNomination(each.node, step.now)
         return writes
 
-    def _remembered(self, step: _Step) -> list[Write]:
+    def _remembered(self, step: _DecidedStep) -> list[Write]:
         """What a member of each waiting gang is to say of it and does not. Together with a nomination, it is
         written there."""
         writes = []
@@ -250,7 +255,7 @@ class GangWrites:
             writes.append(Write(carrier, None, _notes("", gang), remembered=remembered))
         return writes
 
-    def _is_written(self, given: GivenPlace) -> bool:
+    def _is_written(self, given: GangNomination) -> bool:
         """Whether the watch shows the nomination of a pod."""
         pod = self._pods.get(given.uid)
         if pod is None or pod.nominated != given.node:
@@ -261,12 +266,12 @@ class GangWrites:
             return False
         return abs(given.deadline - pod.deadline) < _ROUNDED_S
 
-    def _is_asked(self, given: GivenPlace, now: float) -> bool:
+    def _is_asked(self, given: GangNomination, now: float) -> bool:
         """Whether the nomination is on its way."""
         asked = self._asked.get(given.uid)
         return asked is not None and asked.node == given.node and now < asked.at + _WRITTEN_S
 
-    def _lift(self, step: _Step) -> None:
+    def _lift(self, step: _DecidedStep) -> None:
         """Remove the gates of gangs whose nominations are all written, and those of pods that need none."""
         given, pods = step.given, step.found.pods
         begun = {gang.key for gang in step.found.gangs if gang.has_begun or gang.has_started}

@@ -40,13 +40,13 @@ class UnknownYetError(LookupError):
 
 
 @dataclass(slots=True)
-class _Answer:
+class _ReadGroup:
     group: DeclaredGroup | None
     until: float
 
 
 @dataclass(slots=True)
-class _Failure:
+class _FailedRead:
     pause_s: float
     until: float
 
@@ -57,8 +57,8 @@ class GroupSizes:
     def __init__(self, transport: Transport, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._transport = transport
         self._monotonic = monotonic
-        self._answers: dict[Group, _Answer] = {}
-        self._failures: dict[Group, _Failure] = {}
+        self._answers: dict[Group, _ReadGroup] = {}
+        self._failures: dict[Group, _FailedRead] = {}
         self._left = _MOST
         self._not_before = 0.0
         # Whether an answer is still to come.
@@ -96,15 +96,15 @@ class GroupSizes:
             now = self._monotonic()
             self._not_before = now + _RETRY_S
             pause_s = min(_LONGEST_RETRY_S, 2 * failure.pause_s) if failure else _RETRY_S
-            self._failures[group] = _Failure(pause_s, now + pause_s)
+            self._failures[group] = _FailedRead(pause_s, now + pause_s)
             return self._later(known)
         self._failures.pop(group, None)
         declared = _size_in(found)
         held_s = _KNOWN_S if declared is not None else _UNKNOWN_S
-        self._answers[group] = _Answer(declared, self._monotonic() + held_s)
+        self._answers[group] = _ReadGroup(declared, self._monotonic() + held_s)
         return declared
 
-    def _later(self, known: _Answer | None) -> DeclaredGroup | None:
+    def _later(self, known: _ReadGroup | None) -> DeclaredGroup | None:
         """The last answer, which is better than none."""
         self.unread = True
         if known is None:

@@ -13,7 +13,7 @@ _LATE_S = 5.0
 
 
 @dataclass(slots=True)
-class _Written:
+class _OwnWrite:
     until: float
     nominated: str | None = None
     deadline: float | None = None
@@ -27,10 +27,10 @@ class OwnWrites:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._by_uid: dict[str, _Written] = {}
+        self._by_uid: dict[str, _OwnWrite] = {}
 
-    def _of(self, uid: str) -> _Written:
-        found = self._by_uid.setdefault(uid, _Written(0.0))
+    def _of(self, uid: str) -> _OwnWrite:
+        found = self._by_uid.setdefault(uid, _OwnWrite(0.0))
         found.until = self._monotonic() + _LATE_S
         return found
 

@@ -53,7 +53,7 @@ _MOST_ASKED = 4096
 _LOWEST = -(2**31)
 
 
-class Source(Protocol):
+class PlannerCluster(Protocol):
     """The cluster as a running extender knows it."""
 
     locked: LockedCache
@@ -76,7 +76,7 @@ class Planning(Background):
     def __init__(
         self,
         transport: Transport,
-        source: Source,
+        source: PlannerCluster,
         extender: Extender,
         followed: FollowedCluster,
         config: Configuration,
@@ -103,7 +103,7 @@ class Planning(Background):
         self._since: dict[str, tuple[State, float]] = {}
         self._planned_at = 0.0
         # As of the last step.
-        self._seen: _Seen | None = None
+        self._seen: _StepInput | None = None
         self._read: Plan | None = None
 
     def start(self) -> None:
@@ -243,7 +243,7 @@ class Planning(Background):
         return any(step.more for step in steps)
 
     def _decide(
-        self, now: float, snapshot: Snapshot, seen: "_Seen"
+        self, now: float, snapshot: Snapshot, seen: "_StepInput"
     ) -> tuple[list[Step], Decisions[WaitingPod] | None]:
         """Places for pods alone, and in turns of their own for gangs."""
         gangs, planner = self.gangs, self._planner
@@ -265,16 +265,16 @@ class Planning(Background):
         """Whether a pod is one alone that may get a place now."""
         return self.gangs is None or bool(self.gangs.in_turn(self.gangs.alone([ask])))
 
-    def _in_turn(self, seen: "_Seen") -> Sequence[WaitingPod]:
+    def _in_turn(self, seen: "_StepInput") -> Sequence[WaitingPod]:
         """The pods alone that may get places now."""
         return seen.asks if self.gangs is None else self.gangs.in_turn(seen.asks)
 
-    def _beside(self, snapshot: Snapshot, seen: "_Seen") -> PlanCluster:
+    def _beside(self, snapshot: Snapshot, seen: "_StepInput") -> PlanCluster:
         """The cluster for pods alone."""
         cluster = self._cluster(snapshot, seen)
         return cluster if self.gangs is None else self.gangs.beside(cluster, snapshot)
 
-    def _look(self, now: float, snapshot: Snapshot) -> "_Seen":
+    def _look(self, now: float, snapshot: Snapshot) -> "_StepInput":
         """What is waiting and what is kept, after all that became of former nominations."""
         planner, gangs = self._planner, self.gangs
         planner.asked(now, [self._asked.popleft() for _ in range(len(self._asked))])
@@ -305,7 +305,7 @@ class Planning(Background):
             freed, clock = self._followed.rooms.freed, self._followed.clock
         for outcome, count in planner.take_outcomes().items():
             self.nominations.inc(outcome.value, by=count)
-        return _Seen(asks, every, kept, members, assumed, binding, freed, clock)
+        return _StepInput(asks, every, kept, members, assumed, binding, freed, clock)
 
     def _end_in_vain(self, cache: Cache, asks: Mapping[str, WaitingPod], now: float) -> None:
         """End the places whose nomination could not be written, that filter refused, or that kube-scheduler
@@ -337,7 +337,7 @@ class Planning(Background):
                 planner.ended(uid, Outcome.EXPIRED, now)
                 cache.give_up(uid)
 
-    def _cluster(self, snapshot: Snapshot, seen: "_Seen", *, gangs_due: bool = False) -> PlannedCluster:
+    def _cluster(self, snapshot: Snapshot, seen: "_StepInput", *, gangs_due: bool = False) -> PlannedCluster:
         """The cluster with all places that are kept, those included that the snapshot does not show yet. A
         step for gangs gives their places again, and pods alone see no room that is only held for a gang."""
         with self._source.locked:
@@ -404,7 +404,7 @@ class Planning(Background):
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _StepInput:
     """What a step looks at: the waiting pods alone in their order, those of gangs included in `every`, and
     the places that are kept, by uid, `members` for those of gangs. `assumed` has the nodes of bound
     pods that the watch is yet to show, `binding` those of pods whose Binding is in flight."""

@@ -8,7 +8,7 @@ LONGEST_PAUSE_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class KeepingBounds:
     """Places that are free at a time that is not known are kept for at most `longest_s` (seconds). Of the
     GPUs that a gang could use, those that it waits for longer, or for a time that is not known, are at most
     the part `share` (0 to 1)."""
@@ -30,7 +30,7 @@ class Keeping:
     def is_paused(self) -> bool:
         return self.again_at is not None
 
-    def at(self, now: float, starts_at: float | None, bounds: Bounds) -> "Keeping":
+    def at(self, now: float, starts_at: float | None, bounds: KeepingBounds) -> "Keeping":
         """The same at a later time, for a gang that would then start at a time (None: not known). Each pause
         is twice as long as the one before, the first as long as places were kept."""
         if self.again_at is not None:

@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.planning.gang import Gang
 from scheduler_ext.features.gangs.planning.gang_bounds import Keeping
-from scheduler_ext.features.gangs.planning.gang_failures import Failure, Remembered
+from scheduler_ext.features.gangs.planning.gang_failures import GangFailure, Remembered
 from scheduler_ext.features.gangs.planning.gang_fit import GangMiss
-from scheduler_ext.features.gangs.planning.gang_reservation import Reservation
+from scheduler_ext.features.gangs.planning.gang_reservation import GangReservation
 from scheduler_ext.features.gangs.planning.plan import State
 
 T = TypeVar("T")
@@ -43,16 +43,16 @@ class Verdict(Generic[T]):
     places: Mapping[str, str] = field(default_factory=dict)
     miss: GangMiss[T] | None = None
     refusals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    reservation: Reservation[T] | None = None
+    reservation: GangReservation[T] | None = None
     behind: GangKey | None = None
     again_at: float | None = None
     too_much: tuple[float, float] | None = None
-    failure: Failure | None = None
+    failure: GangFailure | None = None
     left_out: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class GivenPlace:
+class GangNomination:
     """The node that keeps a place for a pod. `deadline` is the time by which a member's whole gang must have
     started; None for a pod alone, and for a gang that began without gates."""
 
@@ -81,12 +81,12 @@ class Decisions(Generic[T]):
     settle: Sequence[str] = ()
     evict: Sequence[Evict] = ()
     withdraw: Sequence[str] = ()
-    nominate: Sequence[GivenPlace] = ()
+    nominate: Sequence[GangNomination] = ()
     lift: Sequence[Sequence[str]] = ()
-    reservations: Sequence[Reservation[T]] = ()
+    reservations: Sequence[GangReservation[T]] = ()
     verdicts: Sequence[Verdict[T]] = ()
     keeping: Mapping[GangKey, Keeping] = field(default_factory=dict)
-    failures: Mapping[GangKey, Failure] = field(default_factory=dict)
+    failures: Mapping[GangKey, GangFailure] = field(default_factory=dict)
 
     def remembered(self, key: GangKey) -> Remembered:
         """What the next planner has to know of a gang."""

@@ -22,7 +22,7 @@ _TEXT = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class GangFailure:
     """A gang did not start by its `deadline`; `why` is a sentence. It is planned on none of `nodes` before
     `until`. It was the `count`-th failure in turn. Times are in seconds."""
 
@@ -45,13 +45,13 @@ class Failure:
 class Remembered:
     """What a planner knows of a gang beyond its pods, for the next planner."""
 
-    failure: Failure | None = None
+    failure: GangFailure | None = None
     keeping: Keeping | None = None
 
 
 def failure(
-    gang: Gang[T], deadline: float, before: Failure | None, now: float, fits: Callable[[Member[T]], bool]
-) -> Failure:
+    gang: Gang[T], deadline: float, before: GangFailure | None, now: float, fits: Callable[[Member[T]], bool]
+) -> GangFailure:
     """The failure of a gang whose time is over; that `before` if it is the same. `fits` says whether a member
     fits on its node as far as the planner knows: only then another try there would fail alike. The nodes that
     are left out already stay so, for as long as the new ones."""
@@ -66,7 +66,7 @@ def failure(
     if not refused:
         missing = gang.missing + sum(member.state is MemberState.GATED for member in gang.team)
         why = "kube-scheduler did not come to a member in time" if late else f"{missing} pods were missing"
-        return Failure(deadline, why, out, until, count)
+        return GangFailure(deadline, why, out, until, count)
     first = min(refused, key=lambda member: (member.node not in nodes, member.uid))
     assert first.refusal is not None
     at = f"on {first.node}, " if first.node is not None else ""
@@ -75,4 +75,4 @@ def failure(
     pause_s = min(start_s * times ** min(count - 1, 30), _LONGEST_S)
     if nodes or not out:
         until = max(until, now + pause_s)
-    return Failure(deadline, why, nodes | out, until, count)
+    return GangFailure(deadline, why, nodes | out, until, count)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation(Generic[T]):
+class GangReservation(Generic[T]):
     """Places by member, which are free once the pods `awaited` (uids) have left. `starts_at` is the time by
     which that is the case; None if one of them does not state its end, or all leave already. `part` are the
     nodes that could take a member at all: no other gang reserves there. `evicts_below` is the priority
@@ -57,8 +57,8 @@ def reserve(
     running: Sequence[Running],
     topology: Topology,
     part: frozenset[str],
-    previous: Reservation[T] | None = None,
-) -> Reservation[T] | None:
+    previous: GangReservation[T] | None = None,
+) -> GangReservation[T] | None:
     """The places that are free at the earliest time, by the stated ends of `running`, the pods that may be
     waited for. Where pods without an end are needed too, those that started last are waited for (a pod that
     has run for long will run for long), and as few as suffice. The places of `previous` are kept unless
@@ -78,14 +78,14 @@ def _median_end(pods: Sequence[Running]) -> tuple[float, int]:
     return (ends[len(ends) // 2] if ends else float("-inf")), len(ends)
 
 
-def _lateness(reservation: Reservation[T]) -> tuple[bool, float, int]:
+def _lateness(reservation: GangReservation[T]) -> tuple[bool, float, int]:
     starts_at = reservation.starts_at
     return starts_at is None, starts_at or 0.0, len(reservation.awaited) if starts_at is None else 0
 
 
 def _fresh(
     gang: Gang[T], cluster: Draining[T], running: Sequence[Running], topology: Topology, part: frozenset[str]
-) -> Reservation[T] | None:
+) -> GangReservation[T] | None:
     """The places of the domain for which the last pod that is waited for leaves first."""
     pods_of: dict[str, list[Running]] = {}
     for pod in running:
@@ -159,13 +159,15 @@ def _turn(pod: Running) -> tuple[bool, float, str]:
 
 def _reservation(
     gang: Gang[T], places: Mapping[str, str], gone: Sequence[Running], part: frozenset[str]
-) -> Reservation[T]:
+) -> GangReservation[T]:
     nodes = set(places.values())
     waited = [pod for pod in gone if pod.node in nodes]
     ends = [pod.ends_at for pod in waited if not pod.leaving]
     known = [end for end in ends if end is not None]
     starts_at = max(known) if known and len(known) == len(ends) else None
-    return Reservation(gang.key, gang.joining, places, frozenset(pod.uid for pod in waited), starts_at, part)
+    return GangReservation(
+        gang.key, gang.joining, places, frozenset(pod.uid for pod in waited), starts_at, part
+    )
 
 
 def _kept(
@@ -173,8 +175,8 @@ def _kept(
     cluster: Draining[T],
     running: Sequence[Running],
     part: frozenset[str],
-    previous: Reservation[T],
-) -> Reservation[T] | None:
+    previous: GangReservation[T],
+) -> GangReservation[T] | None:
     """The same places, if the pods that were waited for still are the only ones in the way."""
     if previous.key != gang.key or set(previous.places) != {member.uid for member in gang.joining}:
         return None
@@ -198,8 +200,8 @@ def _put_all(members: Sequence[Member[T]], places: Mapping[str, str], cluster: D
 
 
 def not_taken(
-    gang: Gang[T], kept: Reservation[T], cluster: Draining[T], running: Sequence[Running]
-) -> Reservation[T] | None:
+    gang: Gang[T], kept: GangReservation[T], cluster: Draining[T], running: Sequence[Running]
+) -> GangReservation[T] | None:
     """The places of a reservation that others have not got meanwhile; None if no place is left."""
     mark = cluster.mark()
     remove_all(cluster, [pod for pod in running if pod.uid in kept.awaited])
@@ -225,7 +227,7 @@ class Backfill(Generic[T]):
         self._running: dict[str, list[Running]] = {}
         for pod in running:
             self.add(pod)
-        self.reservations: list[Reservation[T]] = []
+        self.reservations: list[GangReservation[T]] = []
         # The last nodes with places, and those without: they are the same for many gangs.
         self._open: tuple[frozenset[str], frozenset[str]] | None = None
 
@@ -277,7 +279,7 @@ class Backfill(Generic[T]):
             self._open = kept, frozenset(self._cluster.nodes) - kept
         return self._open[1]
 
-    def _ends_before(self, kept: Reservation[T], priority: int, max_duration_s: float | None) -> bool:
+    def _ends_before(self, kept: GangReservation[T], priority: int, max_duration_s: float | None) -> bool:
         if kept.evicts_below is not None and priority < kept.evicts_below:
             return True
         return (
@@ -286,7 +288,7 @@ class Backfill(Generic[T]):
             and self._start + max_duration_s <= kept.starts_at
         )
 
-    def _disturbs(self, ask: T, node: str, kept: Reservation[T]) -> bool:
+    def _disturbs(self, ask: T, node: str, kept: GangReservation[T]) -> bool:
         """Whether the pod would take a kept place: without the pods that are waited for, the node then no
         longer has room for the members that are to come there."""
         if node not in kept.nodes:

@@ -12,7 +12,7 @@ from scheduler_ext.core.request.gang_wish import GangKey, OnDeadline
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.features.gangs.planning.draining import Draining, Running, Topology
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, rank
-from scheduler_ext.features.gangs.planning.gang_bounds import Bounds, Keeping
+from scheduler_ext.features.gangs.planning.gang_bounds import Keeping, KeepingBounds
 from scheduler_ext.features.gangs.planning.gang_deadline import (
     DeadlinePolicy,
     Standing,
@@ -20,12 +20,18 @@ from scheduler_ext.features.gangs.planning.gang_deadline import (
     given_up,
     standing,
 )
-from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, Evict, GivenPlace, Single, Verdict
-from scheduler_ext.features.gangs.planning.gang_failures import Failure, failure
+from scheduler_ext.features.gangs.planning.gang_decisions import (
+    Decisions,
+    Evict,
+    GangNomination,
+    Single,
+    Verdict,
+)
+from scheduler_ext.features.gangs.planning.gang_failures import GangFailure, failure
 from scheduler_ext.features.gangs.planning.gang_fit import GangFit, GangMiss, fit
 from scheduler_ext.features.gangs.planning.gang_reservation import (
     Backfill,
-    Reservation,
+    GangReservation,
     not_taken,
     part_of,
     reserve,
@@ -41,12 +47,12 @@ _LEAVING = (MemberState.BOUND, MemberState.WAITING)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class GangPolicy:
     """How gangs are treated. `preempts`: they may evict pods of lower priority. `starting_s` is the longest
     time from a plan to the start of a pod. `bounds` are those of kept places."""
 
     deadlines: DeadlinePolicy = field(default_factory=DeadlinePolicy)
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: KeepingBounds = field(default_factory=KeepingBounds)
     preempts: bool = False
     starting_s: float = 30.0
 
@@ -64,7 +70,7 @@ class Scene(Generic[T]):
     budgets: Sequence[Budget] = ()
     proposals: Proposals[T] | None = None
     refused: Collection[GangKey] = ()
-    failures: Mapping[GangKey, Failure] = field(default_factory=dict)
+    failures: Mapping[GangKey, GangFailure] = field(default_factory=dict)
     refusals: Callable[[T, Collection[str] | None], Mapping[str, int]] | None = None
 
 
@@ -73,8 +79,8 @@ def step(
     gangs: Sequence[Gang[T]],
     singles: Sequence[Single[T]],
     scene: Scene[T],
-    policy: Policy,
-    previous: Sequence[Reservation[T]] = (),
+    policy: GangPolicy,
+    previous: Sequence[GangReservation[T]] = (),
     keeping: Mapping[GangKey, Keeping] = NOTHING_KEPT,
 ) -> Decisions[T]:
     """What to do now. Gangs that were started get their places first, then gangs and pods by priority and
@@ -101,8 +107,8 @@ class GangStep(Generic[T]):
         self,
         now: float,
         scene: Scene[T],
-        policy: Policy,
-        previous: Sequence[Reservation[T]] = (),
+        policy: GangPolicy,
+        previous: Sequence[GangReservation[T]] = (),
         keeping: Mapping[GangKey, Keeping] = NOTHING_KEPT,
         *,
         searches: bool = True,
@@ -136,7 +142,7 @@ class GangStep(Generic[T]):
         self._evict: list[Evict] = []
         # The pods of late gangs that leave, unless the API server refuses that.
         self._unsure: set[str] = set()
-        self._nominate: list[GivenPlace] = []
+        self._nominate: list[GangNomination] = []
         self._lift: list[tuple[str, ...]] = []
         self._verdicts: list[Verdict[T]] = []
 
@@ -309,7 +315,7 @@ class GangStep(Generic[T]):
         until = deadline(gang, deadlines) if gang.has_begun else deadlines.start_by(gang, self._now)
         self._nominate_all(gang, places, until)
 
-    def _still_kept(self, gang: Gang[T]) -> Reservation[T] | None:
+    def _still_kept(self, gang: Gang[T]) -> GangReservation[T] | None:
         """What is left of the places of the last step, kept again."""
         kept = self._previous.get(gang.key)
         if kept is not None:
@@ -338,7 +344,7 @@ class GangStep(Generic[T]):
     def _nominate_all(self, gang: Gang[T], places: dict[str, str], until: float | None) -> None:
         for each in gang.joining:
             if (node := places.get(each.uid)) is not None:
-                self._nominate.append(GivenPlace(each.uid, node, until))
+                self._nominate.append(GangNomination(each.uid, node, until))
                 self.hold(each, node, gang.key)
 
     def hold(self, pod: Member[T] | Single[T], node: str, gang: GangKey | None = None) -> None:
@@ -398,7 +404,9 @@ class GangStep(Generic[T]):
         holding = {gang.key for gang in begun if action(gang) is OnDeadline.HOLD}
         return [pod for pod in self._running if pod.leaving or pod.gang not in holding]
 
-    def _too_much(self, kept: Reservation[T], part: frozenset[str], staying: Collection[str]) -> float | None:
+    def _too_much(
+        self, kept: GangReservation[T], part: frozenset[str], staying: Collection[str]
+    ) -> float | None:
         """The part of the GPUs that places would be, if it is above that which may wait for pods that stay
         longer, or for a time that is not known; None: they may be kept."""
         bounds = self._policy.bounds
@@ -408,7 +416,7 @@ class GangStep(Generic[T]):
         share = self._cluster.part_asked((each.ask for each in kept.members), part)
         return share if share > bounds.share else None
 
-    def _kept_since(self, kept: Reservation[T], *, evicts: bool) -> Keeping:
+    def _kept_since(self, kept: GangReservation[T], *, evicts: bool) -> Keeping:
         """Since when places are kept for a gang, or when they are again. One that evicts pods now has an end
         again."""
         before = self._keeping.get(kept.key, Keeping(self._now))
@@ -421,7 +429,7 @@ class GangStep(Generic[T]):
     def _preempting(self, gang: Gang[T]) -> bool:
         return self._policy.preempts and gang.preempts
 
-    def _preempt(self, gang: Gang[T], part: frozenset[str]) -> Reservation[T] | None:
+    def _preempt(self, gang: Gang[T], part: frozenset[str]) -> GangReservation[T] | None:
         """Victims after which the gang fits whole, and its places; None without any."""
         if not self._preempting(gang):
             return None
@@ -437,7 +445,7 @@ class GangStep(Generic[T]):
         # Where a late gang does not leave, the victims would leave in vain.
         if awaited.isdisjoint(self._unsure):
             self._leave(self._evictions(gang, found.victims))
-        return Reservation(gang.key, gang.joining, found.places, awaited, None, part)
+        return GangReservation(gang.key, gang.joining, found.places, awaited, None, part)
 
     def _evictions(self, gang: Gang[T], victims: Sequence[Running]) -> list[Evict]:
         """The victims of a gang, with those members of their gangs that wait for a node."""
@@ -458,7 +466,7 @@ class GangStep(Generic[T]):
         if place is not None:
             self._cluster.put(single.ask, place.node)
             self.hold(single, place.node)
-            self._nominate.append(GivenPlace(single.uid, place.node))
+            self._nominate.append(GangNomination(single.uid, place.node))
             self._verdicts.append(Verdict(State.PLANNED, uid=single.uid, places={single.uid: place.node}))
             return
         kept = self.backfill.reservations and self._cluster.best(single.ask)

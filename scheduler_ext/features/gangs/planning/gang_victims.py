@@ -44,7 +44,7 @@ class Eviction:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Unit:
+class _LeavingUnit:
     """Pods that leave together: the members of a gang, or one pod."""
 
     pods: tuple[Running, ...]
@@ -58,20 +58,20 @@ class _Unit:
 class _Spared:
     """Units that leave, and the places that the gang then has on these nodes."""
 
-    units: Sequence[_Unit]
+    units: Sequence[_LeavingUnit]
     nodes: frozenset[str] | None
     places: Mapping[str, str]
 
 
 @dataclass(eq=False)
-class _Search(Generic[T]):
+class _UnitSearch(Generic[T]):
     gang: Gang[T]
     cluster: Draining[T]
     topology: Topology
     part: frozenset[str]
     budgets: Sequence[Budget]
 
-    def spare(self, units: Sequence[_Unit]) -> _Spared | None:
+    def spare(self, units: Sequence[_LeavingUnit]) -> _Spared | None:
         """What remains of these units when every one that need not leave is spared, in the domain where that
         is cheapest; None if the gang fits in no domain without all of them."""
         there = {pod.node for pod in _pods(units)}
@@ -80,7 +80,7 @@ class _Search(Generic[T]):
         kept = [each for each in found if each is not None]
         return min(kept, key=lambda each: _price(_pods(each.units), self.budgets), default=None)
 
-    def _spared_in(self, domain: Domain, units: Sequence[_Unit]) -> _Spared | None:
+    def _spared_in(self, domain: Domain, units: Sequence[_LeavingUnit]) -> _Spared | None:
         """First those are spared that exceed a budget, then the most important."""
         here = [unit for unit in units if any(pod.node in (domain.nodes or ()) for pod in unit.pods)]
         over = _over(here, self.budgets)
@@ -110,7 +110,7 @@ def victims(
     are looked at together; the number of victims is the smallest found."""
     mark = cluster.mark()
     remove_all(cluster, (pod for pod in running if pod.leaving and pod.node in part))
-    search, answer = _Search(gang, cluster, topology, part, budgets), None
+    search, answer = _UnitSearch(gang, cluster, topology, part, budgets), None
     if not isinstance(fit(gang, cluster, topology, part), GangFit):
         units = evictable(gang.priority, running, budgets)
         found = [
@@ -128,7 +128,9 @@ def victims(
     return answer
 
 
-def evictable(priority: int, running: Sequence[Running], budgets: Sequence[Budget] = ()) -> list[_Unit]:
+def evictable(
+    priority: int, running: Sequence[Running], budgets: Sequence[Budget] = ()
+) -> list[_LeavingUnit]:
     """The pods that a gang of this priority may evict, by units, the least important first. A gang leaves
     whole, so one member that must stay keeps all of them. The Eviction API refuses a pod with several
     budgets."""
@@ -142,11 +144,11 @@ def evictable(priority: int, running: Sequence[Running], budgets: Sequence[Budge
             pod.pod.priority < priority and sum(budget.covers(pod.pod) for budget in budgets) <= 1
             for pod in staying
         ):
-            units.append(_Unit(tuple(staying)))
+            units.append(_LeavingUnit(tuple(staying)))
     return sorted(units, key=_importance, reverse=True)
 
 
-def _kept_within(search: _Search[T], units: Sequence[_Unit] | None) -> _Spared | None:
+def _kept_within(search: _UnitSearch[T], units: Sequence[_LeavingUnit] | None) -> _Spared | None:
     """A sparing set that keeps all budgets; pods that exceed one stay in the next attempt."""
     left = list(units or ())
     for _ in range(_ATTEMPTS):
@@ -160,7 +162,7 @@ def _kept_within(search: _Search[T], units: Sequence[_Unit] | None) -> _Spared |
     return None
 
 
-def _among_few(search: _Search[T], units: Sequence[_Unit]) -> _Spared | None:
+def _among_few(search: _UnitSearch[T], units: Sequence[_LeavingUnit]) -> _Spared | None:
     """The sparing set among the pods of as few nodes as have one."""
     for nodes in widening(search.part, _pods(units), _node_price):
         here = [unit for unit in units if any(pod.node in nodes for pod in unit.pods)]
@@ -175,8 +177,8 @@ def _node_price(pods: Sequence[Running]) -> tuple[int, int]:
 
 
 def _member_by_member(
-    search: _Search[T], units: Sequence[_Unit], proposals: Proposals[T]
-) -> list[_Unit] | None:
+    search: _UnitSearch[T], units: Sequence[_LeavingUnit], proposals: Proposals[T]
+) -> list[_LeavingUnit] | None:
     """Victims for one member after the other, each with the earlier members placed and their victims gone."""
     cluster, mark = search.cluster, search.cluster.mark()
     unit_of = {pod.uid: unit for unit in units for pod in unit.pods}
@@ -185,7 +187,7 @@ def _member_by_member(
         if pod.node in search.part:
             left.setdefault(pod.node, []).append(pod)
     offers: dict[Hashable, _Offers[T]] = {}
-    chosen: list[_Unit] = []
+    chosen: list[_LeavingUnit] = []
     for member in search.gang.joining:
         changed: list[str] = []
         if (place := cluster.best(member.ask, search.part)) is not None:
@@ -251,7 +253,7 @@ class _Offers(Generic[T]):
             self._found[node] = _price(victims, self._budgets), victims
 
 
-def _own(search: _Search[T]) -> Proposals[T]:
+def _own(search: _UnitSearch[T]) -> Proposals[T]:
     """Proposals from trials on each node: all pods leave, and the most important that need not go stay."""
 
     def proposals(
@@ -284,7 +286,7 @@ def _own(search: _Search[T]) -> Proposals[T]:
     return proposals
 
 
-def _over(units: Sequence[_Unit], budgets: Sequence[Budget]) -> list[_Unit]:
+def _over(units: Sequence[_LeavingUnit], budgets: Sequence[Budget]) -> list[_LeavingUnit]:
     """The units that exceed a budget when all leave, the least important first."""
     left = [budget.allowed for budget in budgets]
     over = []
@@ -312,11 +314,11 @@ def _by_importance(pods: Sequence[Running]) -> list[Running]:
     return [by_uid[pod.uid] for pod in most_important_first(pod.pod for pod in pods)]
 
 
-def _importance(unit: _Unit) -> tuple[int, int, float, str]:
+def _importance(unit: _LeavingUnit) -> tuple[int, int, float, str]:
     """The most important first: by priority, then large units, then the longest running."""
     started = [pod.pod.started_at for pod in unit.pods if pod.pod.started_at is not None]
     return -unit.priority, -len(unit.pods), min(started, default=float("inf")), unit.pods[0].uid
 
 
-def _pods(units: Iterable[_Unit]) -> list[Running]:
+def _pods(units: Iterable[_LeavingUnit]) -> list[Running]:
     return [pod for unit in units for pod in unit.pods]

@@ -26,7 +26,7 @@ _Codes = npt.NDArray[np.uint8]
 
 
 @dataclass(slots=True)
-class _Judged:
+class _Verdicts:
     """The verdicts on the nodes, by index, as of a number of changes."""
 
     codes: _Codes
@@ -38,7 +38,7 @@ class InTreeFilters:
 
     def __init__(self) -> None:
         self.reasons = [""]
-        self._judged: OrderedDict[Hashable, _Judged] = OrderedDict()
+        self._judged: OrderedDict[Hashable, _Verdicts] = OrderedDict()
         self._rows: tuple[NameIndex, Mapping[str, int], Ints] | None = None
 
     def at(self, rooms: RoomsCopy, snapshot: Snapshot) -> "InTreeView":
@@ -55,7 +55,7 @@ class InTreeFilters:
         key = constraints_key(needs)
         judged = self._judged.get(key)
         if judged is None:
-            judged = self._judged[key] = _Judged(np.zeros(0, np.uint8))
+            judged = self._judged[key] = _Verdicts(np.zeros(0, np.uint8))
             if len(self._judged) > _REMEMBERED:
                 self._judged.popitem(last=False)
         self._judged.move_to_end(key)

@@ -15,7 +15,7 @@ _STATES = 4
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownStates:
     """The latest states of a node, and those of its GPUs in this report."""
 
     report: Report | None
@@ -29,13 +29,13 @@ class PlannedNodes:
 
     def __init__(self, sizing: Sizing) -> None:
         self._sizing = sizing
-        self._nodes: OrderedDict[str, _Known] = OrderedDict()
+        self._nodes: OrderedDict[str, _KnownStates] = OrderedDict()
 
     def resolved(self, info: NodeInfo) -> Node:
         """A node in the state that its pods leave, planned ones included."""
         known = self._nodes.get(info.name)
         if known is None:
-            known = self._nodes[info.name] = _Known(info.report)
+            known = self._nodes[info.name] = _KnownStates(info.report)
             if len(self._nodes) > _REMEMBERED:
                 self._nodes.popitem(last=False)
         for was, node in known.states:

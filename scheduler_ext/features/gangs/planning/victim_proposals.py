@@ -18,7 +18,7 @@ SEARCHED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownProposal:
     """A node as it was when its candidate was found, and the pods that might leave it."""
 
     info: NodeInfo
@@ -33,7 +33,7 @@ class NodeProposals:
     def __init__(self, node: Callable[[str], NodeInfo], sizing: Sizing) -> None:
         self._node = node
         self._sizing = sizing
-        self._known: dict[tuple[GpuRequest, str], _Known] = {}
+        self._known: dict[tuple[GpuRequest, str], _KnownProposal] = {}
         self._budgets: Sequence[Budget] = ()
 
     def of(
@@ -77,5 +77,5 @@ class NodeProposals:
         staying = frozenset(each.uid for each in info.pods).difference(movable)
         candidate = preemption.candidate(replace(info, assumed=info.assumed | staying))
         if not is_there:
-            self._known[pod.request, name] = _Known(info, movable, candidate)
+            self._known[pod.request, name] = _KnownProposal(info, movable, candidate)
         return candidate

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import click
 
-from scheduler_ext.cli.answers import FromExtender, Live, live_options
+from scheduler_ext.cli.answers import FromExtender, LiveCluster, live_options
 from scheduler_ext.cli.options import some_namespace_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
 from scheduler_ext.wire.times import seconds, span_text
@@ -16,7 +16,7 @@ from scheduler_ext.wire.times import seconds, span_text
 @click.command()
 @some_namespace_option
 @live_options
-def queue(namespace: str | None, live: Live, output: str) -> None:
+def queue(namespace: str | None, live: LiveCluster, output: str) -> None:
     """List the pods that wait for GPUs, in the order in which they are tried.
 
     Shows the planned node of each pod, or the reason why it waits, and an estimate of its start. POS is the

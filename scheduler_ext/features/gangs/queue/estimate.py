@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_ext.features.gangs.queue.replay import NEVER, Arrival, Basis, Moment, Queue
-from scheduler_ext.features.gangs.queue.room import Amounts, Arrivals, Holder, Waiter, fits, less
+from scheduler_ext.features.gangs.queue.room import Amounts, Arrivals, RunningPod, Waiter, fits, less
 from scheduler_ext.features.gangs.queue.run_times import ENOUGH, RunKind, RunTimes
 from scheduler_ext.features.gangs.queue.survival import Floats, Survival
 
@@ -31,7 +31,7 @@ _BASES = tuple(Basis)
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class StartEstimate:
     """The start of a waiting pod, in seconds from now: in WITHIN of the futures between `earliest_s` and
     `latest_s`, in half of them by `median_s`. None: unknown, for the reason `unknown`. With `stated`, only
     stated limits of run times are known, and the pod starts by `latest_s`."""
@@ -49,12 +49,12 @@ NOT_BY_PODS = "no pod with GPUs is in its way; when the reason ends is unknown"
 
 def estimates(
     free: Mapping[str, Amounts],
-    holders: Sequence[Holder],
+    holders: Sequence[RunningPod],
     waiters: Sequence[Waiter],
     run_times: RunTimes,
     arrivals: Arrivals = NO_ARRIVALS,
     pause: Callable[[], None] = lambda: None,
-) -> list[Estimate]:
+) -> list[StartEstimate]:
     """The estimate of each waiting pod. `free` is what nodes have left now, `waiters` the queue in its
     order. `pause` is called after each of the futures, which take some milliseconds."""
     if not waiters:
@@ -149,16 +149,16 @@ def _counted(start: Moment) -> float:
     return NEVER if start.basis is Basis.GUESS else start.at_s
 
 
-def _estimate(starts: Floats, stated: NDArray[np.bool_], reasons: "_Reasons", position: int) -> Estimate:
+def _estimate(starts: Floats, stated: NDArray[np.bool_], reasons: "_Reasons", position: int) -> StartEstimate:
     least, middle, most = (
         _seconds(each)
         for each in np.quantile(starts, ((1 - WITHIN) / 2, 0.5, (1 + WITHIN) / 2), method="inverted_cdf")
     )
     if most is None:
-        return Estimate(least, middle, unknown=reasons.of(position))
+        return StartEstimate(least, middle, unknown=reasons.of(position))
     if stated.mean() > 1 - WITHIN:
-        return Estimate(latest_s=most, stated=True)
-    return Estimate(least, middle, most)
+        return StartEstimate(latest_s=most, stated=True)
+    return StartEstimate(least, middle, most)
 
 
 def _seconds(value: float) -> float | None:
@@ -172,7 +172,7 @@ class _Reasons:
         self._queue = queue
         self._free = free
         self._run_times = run_times
-        self._by_node: dict[str, list[Holder]] = {}
+        self._by_node: dict[str, list[RunningPod]] = {}
         for holder in queue.holders:
             self._by_node.setdefault(holder.node, []).append(holder)
 
@@ -217,7 +217,7 @@ class _Reasons:
         held = [holder.amounts for holder in self._by_node.get(node, ())]
         return tuple(map(sum, zip(self._free[node], *held, strict=True)))
 
-    def _is_unclear(self, holder: Holder) -> bool:
+    def _is_unclear(self, holder: RunningPod) -> bool:
         if holder.limit_s is not None or holder.leaving:
             return False
         return self._run_times.best(holder.kind, holder.age_s).longer_than(holder.age_s) < ENOUGH

@@ -8,8 +8,8 @@ from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.sentences import asks
 from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
-from scheduler_ext.features.gangs.queue.estimate import WITHIN, Estimate
-from scheduler_ext.features.gangs.queue.start_estimates import QueueSource, StartEstimates, Waiting
+from scheduler_ext.features.gangs.queue.estimate import WITHIN, StartEstimate
+from scheduler_ext.features.gangs.queue.start_estimates import QueueRow, QueueSource, StartEstimates
 from scheduler_ext.wire.gangs import gates_in_words
 from scheduler_ext.wire.redacted import read_redacted
 from scheduler_ext.wire.times import time_text
@@ -66,7 +66,7 @@ class QueueView:
         }
 
 
-def _planned_rows(plan: Plan, pending: Mapping[str, PendingPod]) -> list[Waiting]:
+def _planned_rows(plan: Plan, pending: Mapping[str, PendingPod]) -> list[QueueRow]:
     """The rows of a plan, and then the pods that came since, or are being deleted since; pods that have gone
     since are left out. A gang is where its first pod is."""
     rows: dict[Any, list[Entry]] = {}
@@ -76,20 +76,20 @@ def _planned_rows(plan: Plan, pending: Mapping[str, PendingPod]) -> list[Waiting
         if entry.uid in pending and entry.uid not in new:
             rows.setdefault(entry.gang or entry.uid, []).append(entry)
     found = [
-        Waiting([pending[entry.uid] for entry in entries], entries[0].state, entries)
+        QueueRow([pending[entry.uid] for entry in entries], entries[0].state, entries)
         for entries in rows.values()
     ]
     return [*found, *_bare_rows(new)]
 
 
-def _beside(line: Mapping[str, Any] | None, row: Waiting) -> Waiting:
+def _beside(line: Mapping[str, Any] | None, row: QueueRow) -> QueueRow:
     """The row with what its line says of its first pod."""
     return row if line is None else row._replace(fits=line["fits"], served=line["served"])
 
 
-def _bare_rows(pending: Mapping[str, PendingPod]) -> list[Waiting]:
+def _bare_rows(pending: Mapping[str, PendingPod]) -> list[QueueRow]:
     """Pods without a plan, in kube-scheduler's order."""
-    return [Waiting([each], _bare_state(each)) for each in sorted(pending.values(), key=_rank)]
+    return [QueueRow([each], _bare_state(each)) for each in sorted(pending.values(), key=_rank)]
 
 
 def _rank(waiting: PendingPod) -> tuple[int, float, str, str]:
@@ -109,7 +109,7 @@ def _bare_state(waiting: PendingPod) -> State:
     return State.NOMINATED_ELSEWHERE if waiting.nominated_node is not None else State.WAITING
 
 
-def _item(position: int, row: Waiting, line: Mapping[str, Any] | None, now: float) -> dict[str, Any]:
+def _item(position: int, row: QueueRow, line: Mapping[str, Any] | None, now: float) -> dict[str, Any]:
     first = row.pods[0].pod
     entry = row.entries[0] if row.entries else None
     gang = entry.gang if entry is not None else None
@@ -134,7 +134,7 @@ def _item(position: int, row: Waiting, line: Mapping[str, Any] | None, now: floa
     }
 
 
-def _asks(row: Waiting) -> str:
+def _asks(row: QueueRow) -> str:
     """What the pods of a gang ask."""
     found = Counter(asks(each.pod.request) for each in row.pods)
     if len(found) == 1:
@@ -142,13 +142,13 @@ def _asks(row: Waiting) -> str:
     return "; ".join(f"{count} pod{'s' * (count > 1)}: {text}" for text, count in found.items())
 
 
-def _nodes(row: Waiting) -> list[str]:
+def _nodes(row: QueueRow) -> list[str]:
     if row.entries:
         return [entry.node for entry in row.entries if entry.node]
     return [each.nominated_node for each in row.pods if each.nominated_node is not None]
 
 
-def _members(row: Waiting) -> list[dict[str, Any]]:
+def _members(row: QueueRow) -> list[dict[str, Any]]:
     return [
         {
             "namespace": entry.namespace,
@@ -163,7 +163,7 @@ def _members(row: Waiting) -> list[dict[str, Any]]:
     ]
 
 
-def _reason(row: Waiting, entry: Entry | None, line: Mapping[str, Any] | None) -> str:
+def _reason(row: QueueRow, entry: Entry | None, line: Mapping[str, Any] | None) -> str:
     """The plan's own sentence; the gates of a gated pod with their owners; of a pod that fits nowhere the
     nearest miss, or the reason of the last filter; else the meaning of its state."""
     if entry is not None and entry.reason:
@@ -177,7 +177,7 @@ def _reason(row: Waiting, entry: Entry | None, line: Mapping[str, Any] | None) -
     return meaning[0].lower() + meaning[1:]
 
 
-def _refusals(row: Waiting, line: Mapping[str, Any] | None) -> dict[str, int]:
+def _refusals(row: QueueRow, line: Mapping[str, Any] | None) -> dict[str, int]:
     """The plan's, of a gang those of the first member without a place; else those of its explanation."""
     planned = next((dict(each.refusals) for each in row.entries if each.refusals), None)
     if planned is not None:
@@ -185,10 +185,10 @@ def _refusals(row: Waiting, line: Mapping[str, Any] | None) -> dict[str, int]:
     return dict(line["refusals"]) if line is not None and row.state in _BY_LINE else {}
 
 
-def _start(estimate: Estimate | None, at: float) -> dict[str, Any]:
+def _start(estimate: StartEstimate | None, at: float) -> dict[str, Any]:
     """The estimate as times; it was made `at`."""
     if estimate is None:
-        estimate = Estimate(unknown="the estimate is being made; ask again in some seconds")
+        estimate = StartEstimate(unknown="the estimate is being made; ask again in some seconds")
     moments = (estimate.earliest_s, estimate.median_s, estimate.latest_s)
     earliest, median, latest = (None if each is None else time_text(at + each) for each in moments)
     return {

@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from scheduler_ext.features.gangs.queue.room import Amounts, Holder, Waiter, fits, less, more
+from scheduler_ext.features.gangs.queue.room import Amounts, RunningPod, Waiter, fits, less, more
 
 NEVER = float("inf")
 # The nodes with some room on which a pod that is created is tried, so that a large cluster costs no more.
@@ -57,7 +57,7 @@ class _Line:
 _Key: TypeAlias = tuple[int, Amounts, frozenset[str], bool]
 
 
-class _Candidate(NamedTuple):
+class _Startable(NamedTuple):
     """A waiting pod, or gang, that can start now: the first of a line, or a gang with its places."""
 
     rank: int
@@ -73,7 +73,7 @@ class Queue:
     def __init__(
         self,
         free: Mapping[str, Amounts],
-        holders: Sequence[Holder],
+        holders: Sequence[RunningPod],
         waiters: Sequence[Waiter],
         coming: Sequence[Waiter] = (),
     ) -> None:
@@ -189,7 +189,7 @@ class _Future:
                 self._lines[found.line.index].popleft()
             self._take(found, at)
 
-    def _candidates(self, node: str) -> Iterator[_Candidate]:
+    def _candidates(self, node: str) -> Iterator[_Startable]:
         free = self._free[node]
         for line in self._queue.lines_of.get(node, ()):
             if line.ask[0] > free[0]:
@@ -198,10 +198,10 @@ class _Future:
                 continue
             waiting = self._lines[line.index]
             if waiting and fits(free, line.ask) and not self._is_kept(node, waiting[0]):
-                yield _Candidate(line.rank, waiting[0], line, (node,))
+                yield _Startable(line.rank, waiting[0], line, (node,))
         for position in self._queue.gangs_of.get(node, ()):
             if self._starts[position].at_s == NEVER and (places := self._together(position, node)):
-                yield _Candidate(-self._queue.waiters[position].priority, position, None, places)
+                yield _Startable(-self._queue.waiters[position].priority, position, None, places)
 
     def _is_kept(self, node: str, position: int) -> bool:
         """Whether the room of a node is kept for a pod before this one."""
@@ -225,7 +225,7 @@ class _Future:
                 return tuple(reversed(places))
         return ()
 
-    def _take(self, found: _Candidate, at: Moment) -> None:
+    def _take(self, found: _Startable, at: Moment) -> None:
         waiter, _ = self._about(found.position)
         for node, ask in zip(found.places, waiter.asks, strict=True):
             self._set_free(node, less(self._free[node], ask))

@@ -13,7 +13,7 @@ Amounts: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class RunningPod:
     """A pod on a node. It has run for `age_s`; `limit_s` is how much longer at most, by what it states. One
     that is `leaving` already goes at once."""
 

@@ -11,7 +11,7 @@ from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods, PodFacts
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.gangs.planning.emptied_nodes import EmptiedNodes
-from scheduler_ext.features.gangs.queue.room import Amounts, Holder
+from scheduler_ext.features.gangs.queue.room import Amounts, RunningPod
 from scheduler_ext.features.gangs.queue.run_times import RunKind
 from scheduler_ext.views.node_usage import PerNode
 from scheduler_ext.views.placed_pods import PlacedPod, placed_pods
@@ -50,7 +50,7 @@ class RoomOfNodes:
         """What each node has left, in thousandths of a GPU and of a CPU."""
         return {name: held.free for name, held in self._by_name.items()}
 
-    def holders(self, facts: FactsOfPods, now: float) -> Iterator[tuple[BoundPod, Holder]]:
+    def holders(self, facts: FactsOfPods, now: float) -> Iterator[tuple[BoundPod, RunningPod]]:
         """The pods that hold GPUs, at `now` in seconds of wall time."""
         for name, held in self._by_name.items():
             for placed in held.pods:
@@ -104,12 +104,12 @@ def _free_cpu_milli(info: NodeInfo) -> int:
     return info.cpu_milli - info.cpu_elsewhere_milli - sum(pod.cpu_milli for pod in info.pods if pod.holds)
 
 
-def _holder(placed: PlacedPod, node: str, facts: PodFacts, now: float) -> Holder:
+def _holder(placed: PlacedPod, node: str, facts: PodFacts, now: float) -> RunningPod:
     pod = placed.pod
     since = facts.running_since or placed.since
     age_s = max(0.0, now - since) if since is not None else 0.0
     left_s = facts.max_duration_s - age_s if facts.max_duration_s is not None else None
-    return Holder(
+    return RunningPod(
         node=node,
         amounts=(round(placed.held * _GPU_MILLI), pod.cpu_milli),
         kind=run_kind(pod, facts),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 
 from scheduler_ext.cluster.following import PodFollower
 from scheduler_ext.cluster.inventory.pod_state import OtherPod, PodState
-from scheduler_ext.features.gangs.queue.run_times import PastRuns, Run, RunKind
+from scheduler_ext.features.gangs.queue.run_times import PastRuns, PodRun, RunKind
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod_facts import pod_facts
 
@@ -17,7 +17,7 @@ class RunRecorder(PodFollower):
     def __init__(self, most: int, wall_time: Callable[[], float] = time.time) -> None:
         """`most` runs are remembered."""
         self._wall_time = wall_time
-        self._running: dict[str, Run] = {}
+        self._running: dict[str, PodRun] = {}
         self.past = PastRuns(wall_time(), most)
 
     def seen(self, uid: str, pod: kube.Pod, state: PodState) -> None:
@@ -28,7 +28,7 @@ class RunRecorder(PodFollower):
             self.ended(uid)
         elif holder.started_at is not None:
             kind = RunKind(holder.namespace, pod_facts(pod).owner, holder.asked)
-            self._running[uid] = Run(kind, holder.started_at)
+            self._running[uid] = PodRun(kind, holder.started_at)
 
     def ended(self, uid: str) -> None:
         run = self._running.pop(uid, None)

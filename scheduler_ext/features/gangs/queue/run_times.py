@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler_ext.features.gangs.queue.survival import Observed, Survival
+from scheduler_ext.features.gangs.queue.survival import ObservedRun, Survival
 
 # Runs longer than the present age of a pod, so that one that outlasts all of them is rarer than one in ten
 # (survival.py): without them, the wider comparison is tried.
@@ -32,7 +32,7 @@ class RunKind:
         yield controller, self.asked
 
 
-class Run(NamedTuple):
+class PodRun(NamedTuple):
     """One pod's time on its node, in seconds of wall time; `ended_at` None: it is still there."""
 
     kind: RunKind
@@ -45,21 +45,21 @@ class PastRuns:
     time."""
 
     def __init__(self, since: float, most: int) -> None:
-        self._runs: deque[Run] = deque()
+        self._runs: deque[PodRun] = deque()
         self._most = most
         self.since = since
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    def ended(self, run: Run) -> None:
+    def ended(self, run: PodRun) -> None:
         """Remember a run; the oldest is forgotten."""
         self._runs.append(run)
         if len(self._runs) > self._most:
             dropped = self._runs.popleft()
             self.since = max(self.since, dropped.ended_at or self.since)
 
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[PodRun, ...]:
         """The runs, the oldest first."""
         return tuple(self._runs)
 
@@ -69,12 +69,12 @@ class PastRuns:
         copied._runs = self._runs.copy()
         return copied
 
-    def distributions(self, running: Iterable[Run], now: float) -> "RunTimes":
+    def distributions(self, running: Iterable[PodRun], now: float) -> "RunTimes":
         """How long pods run, from these and from the pods that are `running` now."""
-        observed: dict[Hashable, list[Observed]] = {}
+        observed: dict[Hashable, list[ObservedRun]] = {}
         for run in (*self._runs, *running):
             ended_at = now if run.ended_at is None else run.ended_at
-            seen = Observed(
+            seen = ObservedRun(
                 from_age_s=max(0.0, self.since - run.started_at),
                 to_age_s=max(0.0, ended_at - run.started_at),
                 ended=run.ended_at is not None,
@@ -87,7 +87,7 @@ class PastRuns:
 class RunTimes:
     """The distributions of run times by what makes pods comparable."""
 
-    def __init__(self, observed: dict[Hashable, list[Observed]]) -> None:
+    def __init__(self, observed: dict[Hashable, list[ObservedRun]]) -> None:
         self._observed = observed
         self._known: dict[Hashable, Survival] = {}
 

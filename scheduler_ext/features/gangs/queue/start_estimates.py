@@ -13,10 +13,10 @@ from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import needs_of
 from scheduler_ext.features.gangs.planning.plan import Entry, State
-from scheduler_ext.features.gangs.queue.estimate import Estimate, estimates
-from scheduler_ext.features.gangs.queue.room import Amounts, Arrivals, Holder, Waiter
+from scheduler_ext.features.gangs.queue.estimate import StartEstimate, estimates
+from scheduler_ext.features.gangs.queue.room import Amounts, Arrivals, RunningPod, Waiter
 from scheduler_ext.features.gangs.queue.room_of_nodes import RoomOfNodes, amounts_of
-from scheduler_ext.features.gangs.queue.run_times import PastRuns, Run, RunKind
+from scheduler_ext.features.gangs.queue.run_times import PastRuns, PodRun, RunKind
 from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
@@ -54,7 +54,7 @@ _UNKNOWN = {
 }
 
 
-class Waiting(NamedTuple):
+class QueueRow(NamedTuple):
     """A row of the queue: a pod, or the pods of a gang, as they wait; their state, and the nodes that keep
     places for them. `fits` is the number of nodes that the first pod fits on now; None if unknown. One that
     is not `served` waits for another scheduler."""
@@ -88,10 +88,10 @@ class Estimated(NamedTuple):
     that were `refused` then."""
 
     at: float
-    by_row: Mapping[str, Estimate]
+    by_row: Mapping[str, StartEstimate]
     refused: frozenset[str] = frozenset()
 
-    def of(self, row: Waiting) -> Estimate | None:
+    def of(self, row: QueueRow) -> StartEstimate | None:
         """The estimate of a row; None if there is none yet, or none since it was refused or came to fit."""
         same = (row.identity in self.refused) == row.refused
         return self.by_row.get(row.identity) if same else None
@@ -138,7 +138,7 @@ class StartEstimates:
         self._thread: Thread | None = None
         self._last: Estimated | None = None
 
-    def of(self, rows: Sequence[Waiting]) -> Estimated:
+    def of(self, rows: Sequence[QueueRow]) -> Estimated:
         """The last estimates of these rows, in the order of the queue. Rows that came since may have none
         yet."""
         with self._lock:
@@ -151,27 +151,27 @@ class StartEstimates:
             thread.join(self._wait_s if self._last is None else _SOON_S)
         return self._last or Estimated(self._wall_time(), {})
 
-    def _renew(self, rows: Sequence[Waiting]) -> None:
+    def _renew(self, rows: Sequence[QueueRow]) -> None:
         begun = self._monotonic()
         self._last = self._made(rows)
         self._until = begun + max(_EVERY_S, (self._monotonic() - begun) / _PART)
 
-    def _made(self, rows: Sequence[Waiting]) -> Estimated:
+    def _made(self, rows: Sequence[QueueRow]) -> Estimated:
         try:
             return self._computed(rows)
         except Exception:
             # An estimate that fails must not take the queue from its readers.
             log.exception("the starts of waiting pods could not be estimated")
-            failed = Estimate(unknown="the estimate failed; see the log of the extender")
+            failed = StartEstimate(unknown="the estimate failed; see the log of the extender")
             found = {row.identity: failed for row in rows}
             return Estimated(self._wall_time(), found, _refused(rows))
 
-    def _computed(self, rows: Sequence[Waiting]) -> Estimated:
+    def _computed(self, rows: Sequence[QueueRow]) -> Estimated:
         now, status, snapshot = self._wall_time(), self._source.status(), self._source.snapshot
-        found = {row.identity: Estimate(unknown=TOO_FAR) for row in rows}
+        found = {row.identity: StartEstimate(unknown=TOO_FAR) for row in rows}
         for row in rows:
             if row.no_estimate is not None:
-                found[row.identity] = Estimate(unknown=row.no_estimate)
+                found[row.identity] = StartEstimate(unknown=row.no_estimate)
         queue = [row for row in rows if row.no_estimate is None][:MOST]
         if snapshot is None or not queue:
             return Estimated(now, found, _refused(rows))
@@ -179,9 +179,9 @@ class StartEstimates:
         holders = list(self._room.holders(status.facts, now))
         known = self.past_runs()
         past = known.copy() if known is not None else PastRuns(now, 1)
-        asked = _Asked(self._room, self._source)
+        asked = _Waiters(self._room, self._source)
         waiters = [asked.waiter(row) for row in queue]
-        running = [Run(holder.kind, now - holder.age_s) for _, holder in holders]
+        running = [PodRun(holder.kind, now - holder.age_s) for _, holder in holders]
         made = estimates(
             self._room.free,
             [holder for _, holder in holders],
@@ -193,15 +193,15 @@ class StartEstimates:
         found |= {row.identity: each for row, each in zip(queue, made, strict=True)}
         for row, waiter in zip(queue, waiters, strict=True):
             if not waiter.places and asked.go_apart(row):
-                found[row.identity] = Estimate(unknown=_APART)
+                found[row.identity] = StartEstimate(unknown=_APART)
         return Estimated(now, found, _refused(rows))
 
 
-def _refused(rows: Sequence[Waiting]) -> frozenset[str]:
+def _refused(rows: Sequence[QueueRow]) -> frozenset[str]:
     return frozenset(row.identity for row in rows if row.refused)
 
 
-class _Asked:
+class _Waiters:
     """Waiting pods as an estimate sees them; equal ones have the same nodes."""
 
     def __init__(self, room: RoomOfNodes, source: QueueSource) -> None:
@@ -210,7 +210,7 @@ class _Asked:
         self._free = room.free
         self._within: dict[Any, tuple[frozenset[str], int]] = {}
 
-    def waiter(self, row: Waiting) -> Waiter:
+    def waiter(self, row: QueueRow) -> Waiter:
         """A row of the queue."""
         first = row.pods[0]
         pod = read_redacted(first.manifest)
@@ -239,11 +239,11 @@ class _Asked:
             refused=row.refused,
         )
 
-    def go_apart(self, row: Waiting) -> bool:
+    def go_apart(self, row: QueueRow) -> bool:
         """Whether the pods of a row go to different nodes."""
         return len({nodes for nodes, _ in self._of_each(row)}) > 1
 
-    def _of_each(self, row: Waiting) -> list[tuple[frozenset[str], int]]:
+    def _of_each(self, row: QueueRow) -> list[tuple[frozenset[str], int]]:
         """What `_nodes` has for each pod of a row."""
         return [self._nodes(each, read_redacted(each.manifest)) for each in row.pods]
 
@@ -268,8 +268,8 @@ def waiting_kind(waiting: PendingPod) -> RunKind:
 
 def _arrivals(
     past: PastRuns,
-    holders: Sequence[tuple[BoundPod, Holder]],
-    queue: Sequence[tuple[Waiting, Waiter]],
+    holders: Sequence[tuple[BoundPod, RunningPod]],
+    queue: Sequence[tuple[QueueRow, Waiter]],
     now: float,
 ) -> Arrivals:
     """The last pods that were created since `past` began: those that wait, run or ran. One that ran is

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-class Observed(NamedTuple):
+class ObservedRun(NamedTuple):
     """A run that was watched between two ages of the pod, in seconds; `ended` at the second, or still
     running."""
 
@@ -33,7 +33,7 @@ class Observed(NamedTuple):
 class Survival:
     """The distribution of the next run time."""
 
-    def __init__(self, observed: Sequence[Observed]) -> None:
+    def __init__(self, observed: Sequence[ObservedRun]) -> None:
         lefts = np.sort([each.to_age_s for each in observed])
         entered = np.sort([each.from_age_s for each in observed])
         self._ends: Floats = np.sort([each.to_age_s for each in observed if each.ended])

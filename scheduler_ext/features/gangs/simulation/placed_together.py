@@ -30,7 +30,7 @@ class _Put:
     got: Json
 
 
-class _Refused(NamedTuple):
+class _RefusalCounts(NamedTuple):
     """The nodes that refuse a pod, by reason, and the fields of the nearest refusal."""
 
     counts: Mapping[str, int]
@@ -89,15 +89,15 @@ class GangsOfCluster:
             return Missed(gang.problem or assembling(gang))
         cluster = self._cluster
 
-        def about(ask: Asker, nodes: Collection[str] | None) -> _Refused:
-            return _Refused(cluster.refusals(ask, nodes), cluster.refusal(ask, nodes))
+        def about(ask: Asker, nodes: Collection[str] | None) -> _RefusalCounts:
+            return _RefusalCounts(cluster.refusals(ask, nodes), cluster.refusal(ask, nodes))
 
         found = fit(gang, self._places, self._topology(gang.wish), about=about)
         if not isinstance(found, GangMiss):
             return self._places.settle()
         if none := no_domain(gang, found):
             return Missed(none)
-        refused: dict[str, _Refused] = found.about_each(gang)
+        refused: dict[str, _RefusalCounts] = found.about_each(gang)
         counts = {uid: each.counts for uid, each in refused.items()}
         words = nearest_miss(found, counts, lambda asker: asker.request)
         return Missed(words, {uid: each.nearest for uid, each in refused.items()})

@@ -4,10 +4,10 @@ their turns."""
 import time
 from collections.abc import Sequence
 
-from scheduler_ext.features.gangs.planning.gang_bounds import Bounds
+from scheduler_ext.features.gangs.planning.gang_bounds import KeepingBounds
 from scheduler_ext.features.gangs.planning.gang_decisions import Single
-from scheduler_ext.features.gangs.planning.gang_reservation import Reservation
-from scheduler_ext.features.gangs.planning.gang_step import GangStep, Policy, Scene
+from scheduler_ext.features.gangs.planning.gang_reservation import GangReservation
+from scheduler_ext.features.gangs.planning.gang_step import GangPolicy, GangStep, Scene
 from scheduler_ext.features.gangs.simulation.floor import Floor, FloorPlaces
 from scheduler_ext.features.gangs.simulation.jobs import Job, JobPod
 from scheduler_ext.features.gangs.simulation.turn import Turn
@@ -35,10 +35,10 @@ class PlannedStarts:
         self._places = places
         self._preemption = preemption
         # Times are in lifetimes of pods, and places are kept as long as they are needed.
-        bounds = Bounds(float("inf"), share=1.0)
-        self._policy = Policy(bounds=bounds, preempts=preemption is not None, starting_s=0.0)
+        bounds = KeepingBounds(float("inf"), share=1.0)
+        self._policy = GangPolicy(bounds=bounds, preempts=preemption is not None, starting_s=0.0)
         self._waiting: dict[Job, None] = {}
-        self._reservations: Sequence[Reservation[JobPod]] = ()
+        self._reservations: Sequence[GangReservation[JobPod]] = ()
         self._spent_s = 0.0
         self.expires = float("inf")
         self.given_up = 0
@@ -94,7 +94,7 @@ class PlannedStarts:
             turn.evicted.append(job)
 
     def _step(
-        self, jobs: Sequence[Job], now: float, turn: Turn, kept: Sequence[Reservation[JobPod]] = ()
+        self, jobs: Sequence[Job], now: float, turn: Turn, kept: Sequence[GangReservation[JobPod]] = ()
     ) -> bool:
         """Decide about these jobs beside the reservations `kept`; whether jobs were evicted for some."""
         began = time.perf_counter()

@@ -32,7 +32,7 @@ class Warned(NamedTuple):
     known_at: float
 
 
-class Seen(NamedTuple):
+class ReclaimInput(NamedTuple):
     """The cluster as this extender knows it; ages of reports are by node, in seconds, and `warned` is by the
     uid of the pod."""
 
@@ -55,7 +55,7 @@ class Planned:
     evict_at: float | None
 
 
-class Planner:
+class ReclaimPlanner:
     """Decides by the configuration."""
 
     def __init__(self, config: Configuration) -> None:
@@ -65,7 +65,7 @@ class Planner:
         self._values = config.policy().values
         self._headroom_percent = config.memory.headroom_percent
 
-    def concerned(self, seen: Seen) -> list[NodeInfo]:
+    def concerned(self, seen: ReclaimInput) -> list[NodeInfo]:
         """The nodes on which something was idle for long enough, or a pod was warned: cheap enough for every
         node at every look."""
         warned = {uid for uid, facts in list(seen.facts.items()) if facts.reclaim_at is not None}
@@ -81,7 +81,7 @@ class Planner:
         ]
 
     def plan(
-        self, infos: Iterable[NodeInfo], seen: Seen, namespaces: Mapping[str, str], now: float
+        self, infos: Iterable[NodeInfo], seen: ReclaimInput, namespaces: Mapping[str, str], now: float
     ) -> Iterator[Planned]:
         """The steps of idle and of warned pods, at the server's time. `namespaces` are the labels of those
         that have one."""
@@ -101,7 +101,7 @@ class Planner:
                     yield self._planned(pod, info, idle.get(pod.uid), facts, label, seen, now)
 
     def again(
-        self, planned: Planned, seen: Seen, pod: kube.Pod, namespaces: Mapping[str, str], now: float
+        self, planned: Planned, seen: ReclaimInput, pod: kube.Pod, namespaces: Mapping[str, str], now: float
     ) -> Planned | None:
         """The same decision by the pod as the API server has it now; None if its node is gone."""
         info = next((each for each in seen.infos if each.name == planned.info.name), None)
@@ -124,7 +124,7 @@ class Planner:
         """The time for the warning of a pod that is warned now."""
         return now + self._policy.warn_for_s
 
-    def _idle(self, info: NodeInfo, seen: Seen, facts: FactsOfPods, now: float) -> Idleness:
+    def _idle(self, info: NodeInfo, seen: ReclaimInput, facts: FactsOfPods, now: float) -> Idleness:
         readings = seen.readings.get(info.name, ())
         return idleness(info, readings, facts, now, self._after_s, self._headroom_percent)
 
@@ -135,7 +135,7 @@ class Planner:
         idle: IdlePod | None,
         facts: PodFacts,
         namespace: str | None,
-        seen: Seen,
+        seen: ReclaimInput,
         now: float,
     ) -> Planned:
         ages_s, evict_at = seen.ages_s, None

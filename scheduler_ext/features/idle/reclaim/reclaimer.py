@@ -27,7 +27,7 @@ from scheduler_ext.features.idle.reclaim.reclaim_events import (
     evicted_event,
     warned_event,
 )
-from scheduler_ext.features.idle.reclaim.reclaim_plan import Planned, Planner, Seen, Warned
+from scheduler_ext.features.idle.reclaim.reclaim_plan import Planned, ReclaimInput, ReclaimPlanner, Warned
 from scheduler_ext.features.idle.reclaim.reclaim_policy import Step
 from scheduler_ext.features.idle.reclaim.reclaim_record import ReclaimRecord
 from scheduler_ext.features.idle.settings import ReclaimSection
@@ -71,7 +71,7 @@ class Reclaimer(Background):
         self._warn_for_s = settings.duration_s("warn_for")
         self._calls = ReclaimCalls(transport)
         self._record = ReclaimRecord(transport, namespace, settings.per_hour)
-        self._planner = Planner(config)
+        self._planner = ReclaimPlanner(config)
         self._source = source
         self._say = say
         self._retry = Retry(transport.server, Backoff(), probes=False)
@@ -141,11 +141,11 @@ class Reclaimer(Background):
             raise refused
         self._done()
 
-    def _seen(self) -> Seen:
+    def _seen(self) -> ReclaimInput:
         """The cluster as it is known now; nothing before the first inventory."""
         snapshot, status = self._source.snapshot, self._source.status()
         infos = [node.info for node in snapshot.nodes.values()] if snapshot is not None else []
-        return Seen(infos, status.readings, status.facts, status.report_ages_s, self._said)
+        return ReclaimInput(infos, status.readings, status.facts, status.report_ages_s, self._said)
 
     def _is_due(self, planned: Planned) -> bool:
         """Whether there is something to do for the pod now. A dry run only ends warnings."""

@@ -25,7 +25,7 @@ TOGETHER = "containers of the pod may use one GPU, and a peak is that of the who
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedContainer:
     """One container of one pod on a node. `peak_mib` is the most that it used on one GPU or MIG instance;
     None for the reason in `problem`. `age_s` is the time since the pod started, `busy_percent` how much its
     GPUs computed in about the last minute; None if unknown. A finished pod only has its `failures`:
@@ -45,7 +45,7 @@ class Observed:
     min_compute_capability: tuple[int, int] = (0, 0)
 
 
-def observed(state: ClusterState, resources: ResourceNames, now: float) -> Iterator[Observed]:
+def observed(state: ClusterState, resources: ResourceNames, now: float) -> Iterator[ObservedContainer]:
     """Every container with GPUs of pods on nodes; `now` is the moment of the state, seconds of wall time.
     Pods with amounts that cannot be read are left out."""
     for pod in state.objects.pods:
@@ -72,7 +72,7 @@ def _of_pod(
     workload: Controller,
     now: float,
     lowest: tuple[int, int],
-) -> Iterator[Observed]:
+) -> Iterator[ObservedContainer]:
     asks: dict[str, list[tuple[str, int]]] = {}
     for name, resource, amount in bound.request.by_container:
         asks.setdefault(name, []).append((resource, amount))
@@ -83,7 +83,7 @@ def _of_pod(
     for name in asks:
         own, problem = _own(name, devices, peaks)
         places = own or devices[name]
-        yield Observed(
+        yield ObservedContainer(
             workload=workload,
             container=name,
             asks=tuple(asks[name]),

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile
-from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
+from scheduler_ext.core.gpu.room import NOTHING_HELD, ShareMemory
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.views.node_value import gpu_price
 
@@ -66,7 +66,7 @@ def _of_node(info: NodeInfo, sizing: Sizing, factor: float) -> Iterator[Offer]:
                     yield Offer("mig", model, memory_mib, value, part, resource, 1, device.vendor, capability)
         else:
             percent = sizing.headroom_percent if info.share_node else 0
-            room = Room.of(device.memory, NOTHING_HELD, percent)
+            room = ShareMemory.of(device.memory, NOTHING_HELD, percent)
             if room.share_total:
                 kind: OfferKind = "share" if info.share_node else "model"
                 mib, on_node = room.share_total, alike[model]

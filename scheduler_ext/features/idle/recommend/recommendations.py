@@ -7,16 +7,16 @@ from statistics import fmean
 from typing import Any
 
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, resource_from_profile
-from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
+from scheduler_ext.core.gpu.room import NOTHING_HELD, ShareMemory
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.explain.explain import API_VERSION
-from scheduler_ext.features.idle.recommend.observed_peaks import SEVERAL_ASKS, Observed, observed
+from scheduler_ext.features.idle.recommend.observed_peaks import SEVERAL_ASKS, ObservedContainer, observed
 from scheduler_ext.features.idle.recommend.offers import Offer, offers
 from scheduler_ext.features.idle.recommend.right_size import (
     AFTER_FAILURE,
     MARGIN,
     STEP_MIB,
-    Bounds,
+    MemoryBounds,
     bounds,
     is_worth,
 )
@@ -62,7 +62,7 @@ def recommendation_list(
     """The RecommendationList of a cluster at a moment, as plain JSON values, by workload. Pods that are
     younger than `min_age_s` say only that a request is too small."""
     advisor = _Advisor(state, config, min_age_s)
-    groups: dict[tuple[Any, ...], list[Observed]] = {}
+    groups: dict[tuple[Any, ...], list[ObservedContainer]] = {}
     for each in observed(state, config.resource_names(), now):
         groups.setdefault((each.workload, each.container), []).append(each)
     workloads: dict[Any, list[dict[str, Any]]] = {}
@@ -93,7 +93,7 @@ class _Advisor:
         self._min_age_s = min_age_s
         self._offers = offers(state.infos.values(), self._sizing, self._factor)
 
-    def of(self, container: str, seen: Sequence[Observed]) -> dict[str, Any]:
+    def of(self, container: str, seen: Sequence[ObservedContainer]) -> dict[str, Any]:
         """The recommendation for a container of all pods of a workload."""
         pods = [each for each in seen if not each.finished]
         known = [each for each in pods if each.peak_mib is not None]
@@ -134,7 +134,7 @@ class _Advisor:
     def _sized(
         self,
         ask: _Ask,
-        sized: Bounds,
+        sized: MemoryBounds,
         seen: dict[str, Any],
         lacked: int,
     ) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class _Advisor:
             }
         return found | {"verdict": "keep", "reason": used}
 
-    def _mean(self, latest: Observed, pods: Sequence[Observed]) -> _Ask | str:
+    def _mean(self, latest: ObservedContainer, pods: Sequence[ObservedContainer]) -> _Ask | str:
         """What the latest pod asks, with the mean cost of all that ask the same: prices of nodes differ."""
         ask = self._ask(latest)
         if isinstance(ask, str):
@@ -199,7 +199,7 @@ class _Advisor:
             min_compute_capability=latest.min_compute_capability,
         )
 
-    def _ask(self, of: Observed) -> _Ask | str:
+    def _ask(self, of: ObservedContainer) -> _Ask | str:
         """What a container asks, or why it cannot be compared."""
         info, device = of.info, of.device
         if len(of.asks) != 1:
@@ -209,7 +209,7 @@ class _Advisor:
         ((resource, amount),) = of.asks
         price, model = gpu_price(info, device.model, self._sizing, self._factor), device.model.name
         if resource == self._share:
-            room = Room.of(device.memory, NOTHING_HELD, self._sizing.headroom_percent)
+            room = ShareMemory.of(device.memory, NOTHING_HELD, self._sizing.headroom_percent)
             part = min(1.0, amount / max(1, room.share_total))
             return _Ask(resource, amount, amount, part, part * price, model)
         if info.report.sharing_strategy != "none":
@@ -226,7 +226,7 @@ class _Advisor:
             return BY_INSTANCE
         if not device.memory.total_mib:
             return UNKNOWN_MEMORY
-        memory_mib = Room.of(device.memory, NOTHING_HELD).share_total
+        memory_mib = ShareMemory.of(device.memory, NOTHING_HELD).share_total
         return _Ask(resource, amount, memory_mib, float(amount), amount * price, model)
 
     def _most_mib(self, ask: _Ask) -> int | None:

@@ -14,7 +14,7 @@ _WORTH = 0.1
 _DAY_S = 86400.0
 
 
-class Bounds(NamedTuple):
+class MemoryBounds(NamedTuple):
     """MiB on one GPU. `lower` was already used; `target` leaves a margin; at most `upper` may be needed, with
     less certainty the shorter it was observed. `uncapped` is the target by the peak alone."""
 
@@ -29,7 +29,7 @@ def rounded(mib: float) -> int:
     return -int(-mib // STEP_MIB) * STEP_MIB
 
 
-def bounds(peak_mib: int, observed_s: float, least_mib: float, most_mib: int | None) -> Bounds:
+def bounds(peak_mib: int, observed_s: float, least_mib: float, most_mib: int | None) -> MemoryBounds:
     """By a peak in so long a time. The container ran out of memory with less than `least_mib`, 0 if it did
     not; `most_mib` is what the largest GPU has."""
     needed = rounded(peak_mib * MARGIN)
@@ -39,7 +39,7 @@ def bounds(peak_mib: int, observed_s: float, least_mib: float, most_mib: int | N
     upper = max(upper, target)
     if most_mib is not None:
         lower, target, upper = (min(each, most_mib) for each in (lower, target, upper))
-    return Bounds(lower, target, upper, needed)
+    return MemoryBounds(lower, target, upper, needed)
 
 
 def is_worth(request_mib: float, target_mib: float) -> bool:

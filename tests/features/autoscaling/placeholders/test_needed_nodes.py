@@ -12,8 +12,8 @@ from scheduler_ext.explain.snapshot_dump import read_moment
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.features.autoscaling.placeholders.needed_nodes import (
     NeededNode,
-    Planner,
-    Refused,
+    PlaceholderPlanner,
+    RefusedPod,
     placeholder_name,
 )
 from scheduler_ext.features.autoscaling.placeholders.placeholder_job import placeholder_job
@@ -46,9 +46,9 @@ def needed(
     state = state_of(read, "inventory.yaml", CONFIG.resource_names())
     moment = read_moment(state, CONFIG)
     sizing = CONFIG.sizing()
-    planner = Planner(moment.snapshot, moment.node_facts(), NewNodes(sizing), sizing, **more)
+    planner = PlaceholderPlanner(moment.snapshot, moment.node_facts(), NewNodes(sizing), sizing, **more)
     names = set(moment.snapshot.nodes) if offered is None else set(offered)
-    return planner.needed([Refused(each, names) for each in moment.pending()], most)
+    return planner.needed([RefusedPod(each, names) for each in moment.pending()], most)
 
 
 def kinds(found: Sequence[NeededNode]) -> list[tuple[str, str]]:

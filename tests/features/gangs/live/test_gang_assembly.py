@@ -12,7 +12,7 @@ import pytest
 
 from scheduler_ext.core.request.gang_wish import GATE, GangWish, InvalidGang
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.features.gangs.live.gang_assembly import Assembled, Waiting, assemble
+from scheduler_ext.features.gangs.live.gang_assembly import Assembled, WaitingMembers, assemble
 from scheduler_ext.features.gangs.planning.gang import MemberState
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_pod
 from scheduler_ext.wire import kube
@@ -66,7 +66,7 @@ def assembled(
         for each in pods
         if each.asks_gpu and each.uid not in unknown and each.uid not in problems
     }
-    return assemble(pods, wish_of, Waiting(asks, problems, assumed or {}), lambda uid: None)
+    return assemble(pods, wish_of, WaitingMembers(asks, problems, assumed or {}), lambda uid: None)
 
 
 def test_members_are_one_gang() -> None:

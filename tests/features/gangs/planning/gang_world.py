@@ -13,8 +13,8 @@ from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
 from scheduler_ext.features.gangs.planning.gang_bounds import Keeping
 from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, Single
-from scheduler_ext.features.gangs.planning.gang_reservation import Reservation
-from scheduler_ext.features.gangs.planning.gang_step import Policy, Scene, step
+from scheduler_ext.features.gangs.planning.gang_reservation import GangReservation
+from scheduler_ext.features.gangs.planning.gang_step import GangPolicy, Scene, step
 from tests.features.gangs.planning.memory_cluster import Ask, Host, MemoryCluster, running, topology
 
 GRACE_S = 2.0
@@ -55,14 +55,14 @@ class Workload:
 
 
 class World:
-    def __init__(self, hosts: dict[str, Host], policy: Policy) -> None:
+    def __init__(self, hosts: dict[str, Host], policy: GangPolicy) -> None:
         self.hosts = hosts
         self.dead: dict[str, Host] = {}
         self.policy = policy
         self.now = 0.0
         self.pods: dict[str, Pod] = {}
         self.workloads: dict[str, Workload] = {}
-        self.previous: Sequence[Reservation[Ask]] = ()
+        self.previous: Sequence[GangReservation[Ask]] = ()
         self.keeping: Mapping[GangKey, Keeping] = {}
         self._numbers = count(1)
 

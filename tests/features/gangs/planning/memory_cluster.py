@@ -14,12 +14,12 @@ from scheduler_ext.core.request.gang_wish import GangKey, GangWish
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.features.gangs.planning.draining import Running, Topology
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
-from scheduler_ext.features.gangs.planning.gang_bounds import Bounds
+from scheduler_ext.features.gangs.planning.gang_bounds import KeepingBounds
 from tests.core.asked import whole
 
 ZONE = "zone"
 # All GPUs may be kept for gangs whose start is not known.
-ALL = Bounds(share=1.0)
+ALL = KeepingBounds(share=1.0)
 
 
 class Ask(NamedTuple):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.planning.gang import Gang
-from scheduler_ext.features.gangs.planning.gang_bounds import Bounds, Keeping
+from scheduler_ext.features.gangs.planning.gang_bounds import Keeping, KeepingBounds
 from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, Single
-from scheduler_ext.features.gangs.planning.gang_step import Policy, Scene, step
+from scheduler_ext.features.gangs.planning.gang_step import GangPolicy, Scene, step
 from scheduler_ext.features.gangs.planning.gang_words import sentence
 from scheduler_ext.features.gangs.planning.plan import State
 from tests.examples import examples
@@ -38,7 +38,7 @@ def decide(
     pods: Pods,
     now: float,
     keeping: Mapping[GangKey, Keeping],
-    policy: Policy,
+    policy: GangPolicy,
     hosts: Mapping[str, Host] = TWO,
 ) -> Decisions[Ask]:
     """A step for a gang and a younger pod of its priority."""
@@ -76,7 +76,7 @@ def each_with_a_pod(**fields: Any) -> Pods:
 def test_no_more_than_a_part_of_the_gpus_waits_for_a_start_that_is_far_or_not_known(
     whole: Gang[Ask], pods: Pods, state: State
 ) -> None:
-    found = decide(whole, pods, 0.0, {}, Policy(starting_s=0.0))
+    found = decide(whole, pods, 0.0, {}, GangPolicy(starting_s=0.0))
     assert state_of(found) is state
     assert bool(found.reservations) is (state is State.RESERVED)
     if state is State.NOT_KEPT:
@@ -94,7 +94,7 @@ def test_places_for_a_start_that_is_not_known_are_kept_for_no_longer_than_allowe
     waits: list[float], longest_s: float
 ) -> None:
     """And for no larger part of the time with each failure; other pods have the GPUs meanwhile."""
-    policy = Policy(bounds=Bounds(longest_s), starting_s=0.0)
+    policy = GangPolicy(bounds=KeepingBounds(longest_s), starting_s=0.0)
     pods = [running("a", "n1", 4), running("b", "n2", 4)]
     keeping: Mapping[GangKey, Keeping] = {}
     now = 0.0
@@ -121,7 +121,7 @@ def test_places_for_a_start_that_is_not_known_are_kept_for_no_longer_than_allowe
 
 def test_a_gang_without_kept_places_says_until_when() -> None:
     pods = [running("a", "n1", 4), running("b", "n2", 4)]
-    policy = Policy(starting_s=0.0)
+    policy = GangPolicy(starting_s=0.0)
     keeping = decide(ONE, pods, 0.0, {}, policy).keeping
     found = decide(ONE, pods, HOUR, keeping, policy)
     assert words(found) == (
@@ -134,7 +134,7 @@ def test_a_gang_without_kept_places_says_until_when() -> None:
 
 def test_pods_that_can_be_evicted_now_end_a_pause() -> None:
     whole = gang(*team(1, 8, priority=10))
-    policy = Policy(preempts=True, starting_s=0.0)
+    policy = GangPolicy(preempts=True, starting_s=0.0)
     pods = [running("a", "n1", 4, priority=10), running("b", "n2", 4, priority=10)]
     keeping = {whole.key: Keeping(0.0, 1, 2 * HOUR)}
     assert state_of(decide(whole, pods, HOUR, keeping, policy)) is State.NOT_KEPT

@@ -9,8 +9,8 @@ import pytest
 from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, Refusal
 from scheduler_ext.features.gangs.planning.gang_decisions import Decisions
-from scheduler_ext.features.gangs.planning.gang_failures import Failure, failure
-from scheduler_ext.features.gangs.planning.gang_step import Policy, Scene, step
+from scheduler_ext.features.gangs.planning.gang_failures import GangFailure, failure
+from scheduler_ext.features.gangs.planning.gang_step import GangPolicy, Scene, step
 from scheduler_ext.features.gangs.planning.gang_words import sentence
 from tests.features.gangs.planning.memory_cluster import (
     Ask,
@@ -34,7 +34,7 @@ def late(refusal: Refusal | None, deadline: float = 100.0, node: str = "n2") -> 
     return gang(first, member("m1", 1, WAITING, node=node, deadline=deadline, refusal=refusal))
 
 
-def failed(refusal: Refusal | None, *, fits: bool = True, times: int = 1) -> Failure:
+def failed(refusal: Refusal | None, *, fits: bool = True, times: int = 1) -> GangFailure:
     """After so many failures of one cause, each ten seconds after the last."""
     before = None
     for number in range(times):
@@ -65,7 +65,7 @@ def failed(refusal: Refusal | None, *, fits: bool = True, times: int = 1) -> Fai
     ],
 )
 def test_a_failure_has_a_cause_and_leaves_out_the_nodes_that_would_fail_again(
-    found: Failure, nodes: set[str], left_out_s: float | None, why: str
+    found: GangFailure, nodes: set[str], left_out_s: float | None, why: str
 ) -> None:
     assert (set(found.nodes), found.why) == (nodes, why)
     if left_out_s is not None:
@@ -100,7 +100,7 @@ def decide(whole: Gang[Ask], now: float, before: Decisions[Ask], hosts: dict[str
         running(each.uid, each.node or "", 1, gang=whole.key) for each in whole.bound
     ]
     scene = Scene(MemoryCluster(hosts, pods), [pod for pod, _ in pods], {}, failures=before.failures)
-    return step(now, [whole], [], scene, Policy(starting_s=0.0))
+    return step(now, [whole], [], scene, GangPolicy(starting_s=0.0))
 
 
 def words(found: Decisions[Ask]) -> list[str]:

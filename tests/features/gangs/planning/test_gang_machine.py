@@ -12,7 +12,7 @@ import pytest
 
 from scheduler_ext.core.request.gang_wish import GangWish, OnDeadline
 from scheduler_ext.features.gangs.planning.gang_deadline import DeadlinePolicy
-from scheduler_ext.features.gangs.planning.gang_step import Policy
+from scheduler_ext.features.gangs.planning.gang_step import GangPolicy
 from scheduler_ext.features.gangs.planning.plan import State
 from tests.examples import LONG
 from tests.features.gangs.planning.gang_world import World, key_of
@@ -39,7 +39,9 @@ class Walk:
             )
             for i in range(self.random.randint(2, 5))
         }
-        policy = Policy(DeadlinePolicy(DEADLINE_S), ALL, preempts=self._choice(False, True), starting_s=0.0)
+        policy = GangPolicy(
+            DeadlinePolicy(DEADLINE_S), ALL, preempts=self._choice(False, True), starting_s=0.0
+        )
         self.world = World(hosts, policy)
 
     def run(self) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler_ext.features.gangs.planning.draining import Running, remove_all
 from scheduler_ext.features.gangs.planning.gang import Gang
 from scheduler_ext.features.gangs.planning.gang_fit import GangFit, fit
-from scheduler_ext.features.gangs.planning.gang_reservation import Backfill, Reservation, part_of, reserve
+from scheduler_ext.features.gangs.planning.gang_reservation import Backfill, GangReservation, part_of, reserve
 from tests.examples import examples
 from tests.features.gangs.planning.memory_cluster import (
     ZONE,
@@ -31,7 +31,9 @@ Pods = list[tuple[Running, int]]
 TWO = {"n1": Host(8), "n2": Host(8)}
 
 
-def kept(whole: Gang[Ask], pods: Pods, previous: Reservation[Ask] | None = None) -> Reservation[Ask] | None:
+def kept(
+    whole: Gang[Ask], pods: Pods, previous: GangReservation[Ask] | None = None
+) -> GangReservation[Ask] | None:
     cluster = MemoryCluster(TWO, pods)
     part = part_of(whole, cluster)
     before = dict(cluster.free)
@@ -128,7 +130,7 @@ def test_a_kept_place_is_used_only_until_the_gang_starts(
     pods = [running("a", "n1", 4, ends=50.0)]
     cluster = MemoryCluster(hosts, pods)
     whole = gang(*team(1, 8))
-    found = Reservation(
+    found = GangReservation(
         whole.key, whole.joining, {"m0": "n1"}, frozenset({"a"}), 50.0, frozenset(hosts), below
     )
     backfill = Backfill(cluster, [pod for pod, _ in pods], now=10.0)
@@ -196,7 +198,7 @@ def on_nodes(rows: Iterable[tuple[str, int, float | None, float, bool]]) -> Pods
     return found
 
 
-def reserved(whole: Gang[Ask], pods: Pods) -> Reservation[Ask] | None:
+def reserved(whole: Gang[Ask], pods: Pods) -> GangReservation[Ask] | None:
     cluster = MemoryCluster(SEVERAL, pods)
     before = dict(cluster.free)
     part = part_of(whole, cluster)

@@ -15,7 +15,7 @@ from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState
 from scheduler_ext.features.gangs.planning.gang_deadline import DeadlinePolicy
 from scheduler_ext.features.gangs.planning.gang_decisions import Decisions, Single
-from scheduler_ext.features.gangs.planning.gang_step import Policy, Scene, step
+from scheduler_ext.features.gangs.planning.gang_step import GangPolicy, Scene, step
 from scheduler_ext.features.gangs.planning.gang_words import sentence
 from scheduler_ext.features.gangs.planning.plan import State
 from tests.examples import examples
@@ -36,7 +36,7 @@ from tests.features.gangs.planning.memory_cluster import (
 BOUND, WAITING, GATED = MemberState.BOUND, MemberState.WAITING, MemberState.GATED
 TWO = {"n1": Host(8), "n2": Host(8)}
 NOW = 100.0
-POLICY = Policy(DeadlinePolicy(60.0), ALL, starting_s=0.0)
+POLICY = GangPolicy(DeadlinePolicy(60.0), ALL, starting_s=0.0)
 PREEMPTING = replace(POLICY, preempts=True)
 Pods = Sequence[tuple[Running, int]]
 
@@ -46,7 +46,7 @@ def decide(
     singles: Sequence[Single[Ask]] = (),
     pods: Pods = (),
     hosts: dict[str, Host] = TWO,
-    policy: Policy = POLICY,
+    policy: GangPolicy = POLICY,
     now: float = NOW,
 ) -> Decisions[Ask]:
     cluster = MemoryCluster(hosts, pods)

@@ -14,8 +14,8 @@ from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.planning.emptied_nodes import EmptiedNodes
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState
 from scheduler_ext.features.gangs.planning.gang_decisions import Decisions
-from scheduler_ext.features.gangs.planning.gang_reservation import Backfill, Reservation
-from scheduler_ext.features.gangs.planning.gang_step import GangStep, Policy, Scene
+from scheduler_ext.features.gangs.planning.gang_reservation import Backfill, GangReservation
+from scheduler_ext.features.gangs.planning.gang_step import GangPolicy, GangStep, Scene
 from scheduler_ext.features.gangs.planning.gang_turns import GangTurns
 from scheduler_ext.features.gangs.planning.gang_words import sentence
 from scheduler_ext.features.gangs.planning.given_places import Step
@@ -49,7 +49,7 @@ class Turns:
         self.run()
         self._emptied = EmptiedNodes(SIZING)
         self.planner = Planner(30.0)
-        self.reservations: Sequence[Reservation[WaitingPod]] = ()
+        self.reservations: Sequence[GangReservation[WaitingPod]] = ()
         self.now = 100.0
 
     def step(
@@ -60,7 +60,7 @@ class Turns:
         cluster = self._cluster()
         scene = Scene(cluster, self._running, {}, refusals=cluster.refusals)
         planning: GangStep[WaitingPod] = GangStep(
-            self.now, scene, Policy(bounds=ALL), self.reservations, {}, **searches
+            self.now, scene, GangPolicy(bounds=ALL), self.reservations, {}, **searches
         )
         order = sorted(asks, key=lambda ask: ask.rank)
         turns = GangTurns(planning, self.planner, order, cluster, lambda _: None, self.now, self.now)

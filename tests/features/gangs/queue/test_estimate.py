@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scheduler_ext.features.gangs.queue.estimate import NOT_BY_PODS, NOTHING_HELPS, Estimate, estimates
-from scheduler_ext.features.gangs.queue.room import Arrivals, Holder, Waiter
-from scheduler_ext.features.gangs.queue.run_times import PastRuns, Run, RunKind
+from scheduler_ext.features.gangs.queue.estimate import NOT_BY_PODS, NOTHING_HELPS, StartEstimate, estimates
+from scheduler_ext.features.gangs.queue.room import Arrivals, RunningPod, Waiter
+from scheduler_ext.features.gangs.queue.run_times import PastRuns, PodRun, RunKind
 
 JOB = RunKind("ml", "Job/train", "gpu=1")
 A = frozenset("a")
@@ -20,12 +20,12 @@ A = frozenset("a")
 def past(*runs_s: float, kind: RunKind = JOB) -> PastRuns:
     found = PastRuns(0.0, 1000)
     for run_s in runs_s:
-        found.ended(Run(kind, 1000.0, 1000.0 + run_s))
+        found.ended(PodRun(kind, 1000.0, 1000.0 + run_s))
     return found
 
 
-def holder(age_s: float = 0.0, limit_s: float | None = None, leaving: bool = False) -> Holder:
-    return Holder("a", (1,), JOB, age_s, limit_s, leaving)
+def holder(age_s: float = 0.0, limit_s: float | None = None, leaving: bool = False) -> RunningPod:
+    return RunningPod("a", (1,), JOB, age_s, limit_s, leaving)
 
 
 def waiter(gpus: int = 1) -> Waiter:
@@ -33,17 +33,17 @@ def waiter(gpus: int = 1) -> Waiter:
 
 
 def made(
-    holders: Sequence[Holder], runs: PastRuns, waiters: Sequence[Waiter] = (waiter(),), free: int = 0
-) -> list[Estimate]:
+    holders: Sequence[RunningPod], runs: PastRuns, waiters: Sequence[Waiter] = (waiter(),), free: int = 0
+) -> list[StartEstimate]:
     return estimates({"a": (free,)}, holders, waiters, runs.distributions([], 1e6))
 
 
 HUNDRED = past(*np.linspace(1, 100, 99))
 
 
-NOW = Estimate(0.0, 0.0, 0.0)
-BEFORE = Estimate(unknown="the run times of pods that start before it are unknown")
-NOTHING = Estimate(unknown=NOTHING_HELPS)
+NOW = StartEstimate(0.0, 0.0, 0.0)
+BEFORE = StartEstimate(unknown="the run times of pods that start before it are unknown")
+NOTHING = StartEstimate(unknown=NOTHING_HELPS)
 ONE_UNKNOWN = "the end of the pod in its way is unknown: fewer than 9 pods like it ran longer"
 SOME_UNKNOWN = "the ends of 1 of the 2 pods in its way are unknown: fewer than 9 pods like each ran longer"
 
@@ -57,16 +57,18 @@ SOME_UNKNOWN = "the ends of 1 of the 2 pods in its way are unknown: fewer than 9
             [holder(limit_s=40.0)],
             0,
             [waiter()],
-            Estimate(latest_s=40.0, stated=True),
+            StartEstimate(latest_s=40.0, stated=True),
             id="by a stated limit",
         ),
         pytest.param([], 0, [waiter()], NOTHING, id="never, if nothing is in its way"),
-        pytest.param([holder()], 0, [waiter()], Estimate(unknown=ONE_UNKNOWN), id="one pod is in its way"),
+        pytest.param(
+            [holder()], 0, [waiter()], StartEstimate(unknown=ONE_UNKNOWN), id="one pod is in its way"
+        ),
         pytest.param(
             [holder(), holder(limit_s=9.0)],
             0,
             [waiter(2)],
-            Estimate(unknown=SOME_UNKNOWN),
+            StartEstimate(unknown=SOME_UNKNOWN),
             id="the ends of some pods in its way are unknown",
         ),
         pytest.param(
@@ -79,7 +81,7 @@ SOME_UNKNOWN = "the ends of 1 of the 2 pods in its way are unknown: fewer than 9
             [],
             1,
             [replace(waiter(), refused=True)],
-            Estimate(unknown=NOT_BY_PODS),
+            StartEstimate(unknown=NOT_BY_PODS),
             id="what refuses it is no pod with GPUs",
         ),
         pytest.param(
@@ -100,7 +102,7 @@ SOME_UNKNOWN = "the ends of 1 of the 2 pods in its way are unknown: fewer than 9
     ],
 )
 def test_without_past_runs(
-    holders: list[Holder], free: int, waiters: list[Waiter], expected: Estimate
+    holders: list[RunningPod], free: int, waiters: list[Waiter], expected: StartEstimate
 ) -> None:
     assert made(holders, past(), waiters, free=free)[-1] == expected
 

@@ -20,7 +20,7 @@ from scheduler_ext.explain.waiting import FITS_NOW, WaitingPods
 from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
 from scheduler_ext.features.gangs.queue import start_estimates
 from scheduler_ext.features.gangs.queue.queue_list import QueueView
-from scheduler_ext.features.gangs.queue.run_times import PastRuns, Run, RunKind
+from scheduler_ext.features.gangs.queue.run_times import PastRuns, PodRun, RunKind
 from scheduler_ext.features.gangs.queue.start_estimates import TOO_FAR, StartEstimates
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.sources.source_status import SourceStatus
@@ -252,7 +252,7 @@ class TestStarts:
         past = PastRuns(now - 1e6, 100)
         for hours in range(1, 30):
             kind = RunKind("default", "Job/x", Followed(cluster(FIRST)).state.infos["a"].pods[0].asked)
-            past.ended(Run(kind, now - 1e5, now - 1e5 + 600 * hours))
+            past.ended(PodRun(kind, now - 1e5, now - 1e5 + 600 * hours))
         found = start(listed(waits("w"), running("first", "a", 60, owner="Job/x"), SECOND, past=past), "w")
         assert found["unknown"] is None
         assert found["earliest"] < found["median"] < found["latest"]

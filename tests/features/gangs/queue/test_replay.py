@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.features.gangs.queue.replay import NEVER, Arrival, Basis, Moment, Queue
-from scheduler_ext.features.gangs.queue.room import Holder, Waiter
+from scheduler_ext.features.gangs.queue.room import RunningPod, Waiter
 from scheduler_ext.features.gangs.queue.run_times import RunKind
 
 KIND = RunKind("ns", "", None)
 BOTH = frozenset({"a", "b"})
 
 
-def holds(node: str, gpus: int) -> Holder:
-    return Holder(node, (gpus,), KIND, 0.0)
+def holds(node: str, gpus: int) -> RunningPod:
+    return RunningPod(node, (gpus,), KIND, 0.0)
 
 
 def asks(*gpus: int, within: frozenset[str] = BOTH, **more: object) -> Waiter:

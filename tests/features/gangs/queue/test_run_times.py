@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler_ext.features.gangs.queue.run_times import ENOUGH, PastRuns, Run, RunKind
+from scheduler_ext.features.gangs.queue.run_times import ENOUGH, PastRuns, PodRun, RunKind
 
 TRAIN = RunKind("ml", "Job/train-1", "gpu=1")
 
@@ -10,7 +10,7 @@ TRAIN = RunKind("ml", "Job/train-1", "gpu=1")
 def past(*runs: tuple[RunKind, float, float], since: float = 0.0, most: int = 100) -> PastRuns:
     found = PastRuns(since, most)
     for kind, started, ended in runs:
-        found.ended(Run(kind, started, ended))
+        found.ended(PodRun(kind, started, ended))
     return found
 
 
@@ -49,7 +49,7 @@ def test_the_oldest_run_is_forgotten_and_the_past_begins_later() -> None:
 def test_a_copy_stays_as_it_is() -> None:
     runs = past((TRAIN, 0.0, 10.0))
     copied = runs.copy()
-    runs.ended(Run(TRAIN, 0.0, 20.0))
+    runs.ended(PodRun(TRAIN, 0.0, 20.0))
     assert len(copied.runs()) == 1
 
 
@@ -57,7 +57,7 @@ def test_running_pods_count_as_runs_under_way() -> None:
     """Each ends before all others by chance; with 30 that run on, that it does is unlikely."""
     import numpy as np
 
-    running = [Run(TRAIN, 0.0)] * 30
+    running = [PodRun(TRAIN, 0.0)] * 30
     found = past((TRAIN, 0.0, 10.0)).distributions(running, 100.0).best(TRAIN, 0.0)
     remaining = found.remaining(np.zeros(1), 2000, np.random.default_rng(1))
     assert np.mean(np.isfinite(remaining)) < 0.05

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scheduler_ext.features.gangs.queue.survival import Observed, Survival
+from scheduler_ext.features.gangs.queue.survival import ObservedRun, Survival
 
 DRAWS = 2_000
 
 
-def ended(*runs_s: float) -> list[Observed]:
-    return [Observed(0.0, run_s, True) for run_s in runs_s]
+def ended(*runs_s: float) -> list[ObservedRun]:
+    return [ObservedRun(0.0, run_s, True) for run_s in runs_s]
 
 
-def still(*ages_s: float) -> list[Observed]:
-    return [Observed(0.0, age_s, False) for age_s in ages_s]
+def still(*ages_s: float) -> list[ObservedRun]:
+    return [ObservedRun(0.0, age_s, False) for age_s in ages_s]
 
 
-def drawn(observed: list[Observed], *ages_s: float) -> np.ndarray:
+def drawn(observed: list[ObservedRun], *ages_s: float) -> np.ndarray:
     return Survival(observed).remaining(np.array(ages_s), DRAWS, np.random.default_rng(1))
 
 
@@ -34,15 +34,17 @@ def drawn(observed: list[Observed], *ages_s: float) -> np.ndarray:
         ),
         pytest.param(ended(20) + still(10, 10), 0, 20, 1 / 2, id="they say nothing about later ages"),
         pytest.param(
-            [*ended(20), Observed(15, 40, False)], 0, 20, 1 / 3, id="pods count where they were watched"
+            [*ended(20), ObservedRun(15, 40, False)], 0, 20, 1 / 3, id="pods count where they were watched"
         ),
-        pytest.param([*ended(10), Observed(15, 40, False)], 0, 10, 1 / 2, id="and not at an age before that"),
+        pytest.param(
+            [*ended(10), ObservedRun(15, 40, False)], 0, 10, 1 / 2, id="and not at an age before that"
+        ),
         pytest.param(ended(10, 20), 30, 1e9, 0.0, id="nor of a pod older than all of them"),
         pytest.param(ended(0, 0, 5), 0, 5, 1 / 2, id="runs of no length were reached by all"),
     ],
 )
 def test_the_part_that_ends_in_time(
-    observed: list[Observed], age_s: float, until_s: float, part: float
+    observed: list[ObservedRun], age_s: float, until_s: float, part: float
 ) -> None:
     found = drawn(observed, age_s)[:, 0]
     assert np.mean(found <= until_s + 1e-9) == pytest.approx(part, abs=0.025)

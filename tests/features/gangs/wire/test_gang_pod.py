@@ -11,7 +11,7 @@ from scheduler_ext.core.request.gang_wish import GATE
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.planning.gang import MemberState
 from scheduler_ext.features.gangs.planning.gang_bounds import Keeping
-from scheduler_ext.features.gangs.planning.gang_failures import Failure, Remembered
+from scheduler_ext.features.gangs.planning.gang_failures import GangFailure, Remembered
 from scheduler_ext.features.gangs.wire.gang_pod import (
     gang_eviction,
     gang_pod,
@@ -68,7 +68,7 @@ def test_a_deadline_is_read_from_the_pod() -> None:
 
 @pytest.mark.parametrize("deadline", [None, 1795168800.0])
 def test_what_a_planner_remembers_of_a_gang_is_read_from_the_pod(deadline: float | None) -> None:
-    failure = Failure(
+    failure = GangFailure(
         1795168700.5, "on n2, pod p: 0/2 nodes are available", frozenset({"n2"}), 1795169000.0, 2
     )
     known = Remembered(failure, Keeping(1795168000.0, 1, 1795172000.0))
