@@ -112,11 +112,7 @@ def exposition() -> list[Metric]:
         lambda: {("team", "Job", "train"): 1},
         lambda: {"worker": 3},
         gpus,
-        [
-            Parts(
-                metrics=(ValueMetrics(followed, config), QueueMetrics(lambda: Plan(1.0))), texts=(idle_text,)
-            )
-        ],
+        Parts(metrics=(ValueMetrics(followed, config), QueueMetrics(lambda: Plan(1.0))), texts=(idle_text,)),
     )
     metrics.observe("filter", 200, 0.001)
     metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))

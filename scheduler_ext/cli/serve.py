@@ -6,7 +6,6 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -193,7 +192,7 @@ def _tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Pa
 
 
 def _file_source(
-    path: Path, extender: Extender, config: Configuration, _features: Sequence[Serving]
+    path: Path, extender: Extender, config: Configuration, _features: Serving
 ) -> InventorySource:
     """An inventory file, read before anything is served. Raises InventoryError."""
     from scheduler_ext.sources.file_source import InventorySource
@@ -212,7 +211,7 @@ def _cluster_source(
     pod_name: str,
     extender: Extender,
     config: Configuration,
-    features: Sequence[Serving],
+    features: Serving,
 ) -> LiveInventory:
     """A cluster, watched from now on; ready when it has been listed. Raises ClusterError."""
     from scheduler_ext.cluster.client.transport import Transport
@@ -228,6 +227,6 @@ def _cluster_source(
         # No other's, nor that of a former life of this pod.
         identity = f"{pod_name}_{uuid.uuid4()}"
         leader = partial(Election, namespace=own_lease[0], name=own_lease[1], identity=identity)
-    live = LiveInventory(transport, extender, config, leader, pod_name, features)
+    live = LiveInventory(transport, extender, config, features, leader, pod_name)
     live.start()
     return live

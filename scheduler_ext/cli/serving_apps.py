@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scheduler_ext.core.node.node import Wait
-from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import WaitingPods
 from scheduler_ext.extender.extender import Extender
@@ -28,7 +26,7 @@ from scheduler_ext.wire.config import Configuration
 if TYPE_CHECKING:
     from scheduler_ext.cluster.live import LiveInventory
 
-BuildSource = Callable[[Extender, Configuration, Sequence[Serving]], "InventorySource | LiveInventory"]
+BuildSource = Callable[[Extender, Configuration, Serving], "InventorySource | LiveInventory"]
 """Makes the source of an extender's nodes, which features follow; runs in the worker process."""
 
 
@@ -43,21 +41,14 @@ def serving_apps(
     extender = Extender(config, features)
     source = build_source(extender, config, features)
 
-    def wait_of(uid: str) -> Wait | None:
-        return next((wait for each in features if (wait := each.wait_of(uid)) is not None), None)
-
-    def group_of(uid: str) -> GangKey | None:
-        return next((key for each in features if (key := each.group_of(uid)) is not None), None)
-
-    explainer = Explainer(
-        source, extender.record, config, extender.places, extender.new_nodes, wait_of, group_of
-    )
+    known = extender.record, config, extender.places, extender.new_nodes
+    explainer = Explainer(source, *known, features.wait_of, features.group_of)
     explaining = Explaining(explainer)
     waiting = WaitingPods(source, extender.record, explainer)
     replicas = SchedulableReplicas(source, config)
     gpus = gpu_text(source, config)
     served = Served(config, source, extender, explaining, waiting, gpus, features, demo_folder)
-    parts = [feature.join(served) for feature in features]
+    parts = features.join(served)
     metrics = Metrics(
         source,
         config,
@@ -69,7 +60,7 @@ def serving_apps(
         gpus,
         parts,
     )
-    loops = [replicas, *(loop for part in parts for loop in part.loops)]
+    loops = [replicas, *parts.loops]
     for each in (extender.record, *loops):
         each.start()
 
@@ -88,7 +79,7 @@ def serving_apps(
             explanations_blueprint(explaining),
             questions_blueprint(source, config, explainer, waiting),
             runbooks_blueprint(),
-            *(routes for part in parts for routes in part.routes),
+            *parts.routes,
         ),
         close=close,
     )

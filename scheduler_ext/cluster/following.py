@@ -126,14 +126,17 @@ class Following:
     loops: Sequence[Background] = ()
 
 
-class Follower(Protocol):
-    """A feature that may follow a cluster."""
+class Follower:
+    """The features, which may follow a cluster; here, none of them does."""
 
     def follow(self, live: Live) -> Following:
-        """Make its parts. `live` is not complete yet: it is to be kept, not used."""
+        """Make their parts. `live` is being made: its attributes `transport`, `extender`, `locked` and
+        `recorder`, and `active` and `namespace` may be used, all else by the loops once they run."""
+        return Following()
 
     def changed(self) -> None:
         """The cluster has changed."""
 
     def problems(self) -> Sequence[Problem]:
         """What does not work."""
+        return ()

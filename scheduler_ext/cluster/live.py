@@ -73,9 +73,9 @@ class LiveInventory(Background):
         transport: Transport,
         extender: Extender,
         config: Configuration,
+        features: Follower,
         leader: BuildLeader | None = None,
         name: str = "",
-        features: Sequence[Follower] = (),
     ) -> None:
         """`leader` makes the election that decides whether this extender is active; None: it always is.
         `features` follow the cluster, too."""
@@ -102,12 +102,13 @@ class LiveInventory(Background):
         )
         self._forecasting = Forecasting(self.locked, extender, rate_limiter)
         self.recorder = EventRecorder(transport, self.active)
-        following = [feature.follow(self) for feature in features]
-        self._loops = [loop for each in following for loop in each.loops]
+        # From here on, parts of this object are missing that features need later.
+        following = features.follow(self)
+        self._loops = following.loops
         parts = (self.locked, resources, self._wake)
-        self._holders = PodHandler(*parts, [pods for each in following for pods in each.pods])
+        self._holders = PodHandler(*parts, following.pods)
         pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), self._holders, rate_limiter)
-        self._nodes = NodeHandler(*parts, [nodes for each in following for nodes in each.nodes])
+        self._nodes = NodeHandler(*parts, following.nodes)
         self._device_watches = DeviceWatches(transport, *parts, rate_limiter)
         self.writers = Writers.of(self, config)
         reports = ReportHandler(*parts, self.writers.report_problems)
@@ -283,7 +284,7 @@ class LiveInventory(Background):
     def _problems(self, watches: Sequence[WatchHealth], now: float) -> list[Problem]:
         lost = [(watch, watch.problem) for watch in watches if watch.problem is not None]
         problems = [Problem(f"watch of {watch.name}", problem, watch.silent_s) for watch, problem in lost]
-        problems += [problem for feature in self._features for problem in feature.problems()]
+        problems += self._features.problems()
         if self._failing_since is not None:
             text = "received changes cannot be assembled: unexpected error; see the log"
             problems.append(Problem("inventory", text, now - self._failing_since))
@@ -297,8 +298,7 @@ class LiveInventory(Background):
 
     def _wake(self) -> None:
         self.publish_soon()
-        for feature in self._features:
-            feature.changed()
+        self._features.changed()
 
     def run(self) -> None:
         while not self.stopped.is_set():

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import compress
 from threading import Lock
@@ -64,7 +64,7 @@ class Extender:
     """Answers filter and prioritize; both are safe to call from several threads. Readers take the current
     generation once and never look again. They share no lock with writers, and never touch the table."""
 
-    def __init__(self, config: Configuration, features: Sequence[Advice] = ()) -> None:
+    def __init__(self, config: Configuration, advice: Advice | None = None) -> None:
         self.sizing = config.sizing()
         self._resources = self.sizing.resources
         self._policy = self.sizing.policy
@@ -84,7 +84,8 @@ class Extender:
         self.nominations = Nominations(self.places, self._policy)
         self.budgets = Budgets()
         """The PodDisruptionBudgets of the cluster."""
-        self.preemptor = Preemptor(self.sizing, lambda: self.snapshot, self.places, self.budgets, features)
+        advice = advice or Advice()
+        self.preemptor = Preemptor(self.sizing, lambda: self.snapshot, self.places, self.budgets, advice)
         self._claims: ClaimLookup | None = None
         self.asked_at = -math.inf
         """When the last request for a decision came, in monotonic seconds."""

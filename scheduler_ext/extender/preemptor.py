@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice, takewhile
 from threading import Lock
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from cachetools import TTLCache
 
@@ -46,14 +46,16 @@ _REMEMBERED = 1024
 _ONLY_NODE = f'"{ONLY_NODE}"'.encode()
 
 
-class Advice(Protocol):
-    """What a feature says about victims."""
+class Advice:
+    """What features say about victims; here, nothing."""
 
     def goes_first(self, info: NodeInfo) -> Collection[str]:
         """The uids of the pods on a node that are evicted before others that are equal otherwise."""
+        return ()
 
     def holds_back(self, uid: str) -> bool:
         """Whether nothing is evicted for a waiting pod, because it is about to get a place without it."""
+        return False
 
 
 class Preemptor:
@@ -65,12 +67,12 @@ class Preemptor:
         snapshot: Callable[[], Snapshot | None],
         places: PreemptionAnswers,
         budgets: Budgets,
-        features: Sequence[Advice],
+        advice: Advice,
     ) -> None:
         self._sizing = sizing
         self._snapshot = snapshot
         self._budgets = budgets
-        self._features = features
+        self._advice = advice
         self._lock = Lock()
         self._refused: TTLCache[tuple[str, str], bool] = TTLCache(_REMEMBERED, BEHIND_S)
         self._places = places
@@ -87,7 +89,7 @@ class Preemptor:
         if preemption is None:
             return Answer(encode_victims({}), len(args.proposals), 0)
         chosen = self._on_its_way(args, preemption, snapshot)
-        if chosen is None and any(each.holds_back(pod_uid(args.pod)) for each in self._features):
+        if chosen is None and self._advice.holds_back(pod_uid(args.pod)):
             chosen = {}
         if chosen is None:
             pod = self._asking(args.pod, preemption)
@@ -220,12 +222,8 @@ class Preemptor:
         if isinstance(request, InvalidRequest):
             return None
         assert isinstance(request, GpuRequest)
-        budgets, first = self._budgets.all(), self._first
+        budgets, first = self._budgets.all(), self._advice.goes_first
         return Preemption(request, pod_uid(pod), others, budgets, self._sizing, idle=first)
-
-    def _first(self, info: NodeInfo) -> Collection[str]:
-        """The uids of the pods on a node that go first."""
-        return set().union(*(each.goes_first(info) for each in self._features))
 
 
 def _in_time(items: Iterable[T], deadline: float) -> Iterator[T]:

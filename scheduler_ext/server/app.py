@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from flask import Blueprint, Flask, Response, request
@@ -58,7 +58,7 @@ def api_app(
     metrics: Metrics,
     max_body_bytes: int,
     decision_deadline_s: float,
-    features: Sequence[Serving] = (),
+    features: Serving,
 ) -> Flask:
     """kube-scheduler's verbs and `/version`; `binder`, if there is one, has its own deadline."""
     app = _bare_app("api")
@@ -75,8 +75,7 @@ def api_app(
             request.environ[ANSWER] = answer
             metrics.count(name, answer)
             extender.record.answered(name, answer)
-            for feature in features:
-                feature.answered(name, answer)
+            features.answered(name, answer)
             if answer.problem is not None:
                 log.warning("GPU request is invalid: %s", answer.problem)
             return json_reply(200, answer.body)

@@ -109,7 +109,7 @@ def with_node(info: NodeInfo, node: kube.NodeObject, resources: ResourceNames) -
     unknown one that is an autoscaler's template is the new node that it stands for."""
     known = info.report is not None or info.estimate is not None
     freshness = info.freshness if known else "Fresh"
-    pods = NodePods(info.pods, info.assumed, info.nominated)
+    pods = NodePods(info.pods, info.assumed, info.nominated, info.planned)
     record = node_record(node, resources)
     made = record.info(
         info.name,

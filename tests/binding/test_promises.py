@@ -52,7 +52,7 @@ from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.node.promisable import shareable_mib
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.extender.preemptor import Preemptor
+from scheduler_ext.extender.preemptor import Advice, Preemptor
 from scheduler_ext.wire.config import Configuration, MemorySection
 from tests.binding.promise_server import ASKS, HANDED_OUT, NODES, OFFERS, ROOM, Server, holder, now
 from tests.binding.test_bind_exploration import LONG_ALONE, Optimist
@@ -669,7 +669,7 @@ class OneVictim(Preemptor):
 class Generous(Extender):
     def __init__(self, config: Configuration) -> None:
         super().__init__(config)
-        self.preemptor = OneVictim(self.sizing, lambda: self.snapshot, self.places, self.budgets, ())
+        self.preemptor = OneVictim(self.sizing, lambda: self.snapshot, self.places, self.budgets, Advice())
 
 
 @pytest.mark.parametrize(

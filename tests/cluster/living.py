@@ -52,7 +52,7 @@ class Living:
         if self._lease is not None:
             namespace, name, own = self._lease
             leader = partial(Leadership, namespace=namespace, name=name, pod=own)
-        self.live = LiveInventory(self._transport, self.extender, config, leader, "me", self.features)
+        self.live = LiveInventory(self._transport, self.extender, config, self.features, leader, "me")
 
     def loop(self, kind: type[T]) -> T:
         """The loop of a feature."""

@@ -25,10 +25,10 @@ def infos_of(*objects: Json) -> dict[str, NodeInfo]:
 
 
 def extender_on(
-    *objects: Json, config: Configuration | None = None, features: Sequence[Advice] = ()
+    *objects: Json, config: Configuration | None = None, advice: Advice | None = None
 ) -> Extender:
-    """The extender that knows these objects, with the advice of features."""
-    extender = Extender(config or Configuration(), features)
+    """The extender that knows these objects, with this advice."""
+    extender = Extender(config or Configuration(), advice)
     tell(extender, *objects)
     return extender
 

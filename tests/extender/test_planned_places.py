@@ -147,6 +147,14 @@ def test_a_request_of_an_autoscaler_is_answered_as_before() -> None:
     assert len(answer["Nodes"]["items"]) == len(NAMES)
 
 
+def test_a_place_is_kept_from_another_pod_of_a_request_with_nodes() -> None:
+    there = Planned()
+    there.plan("n3", asking("p"))
+    body = nodes_body(asking("q"), [node(name, {WHOLE: "1"}) for name in NAMES])
+    answer = json.loads(there.extender.filter(body, until()).body)
+    assert sorted(each["metadata"]["name"] for each in answer["Nodes"]["items"]) == sorted({*NAMES} - {"n3"})
+
+
 def test_shares_without_a_chosen_gpu_get_one() -> None:
     there = Planned()
     there.plan("n0", asking("p", share="50000"))

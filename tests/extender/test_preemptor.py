@@ -16,7 +16,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget, PodSelector
 from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.extender import preemptor
-from scheduler_ext.server.serving import Serving
+from scheduler_ext.extender.preemptor import Advice
 from scheduler_ext.wire.config import Configuration, PreemptionSection
 from tests.extender.preempting import (
     WHOLE,
@@ -112,8 +112,8 @@ def test_for_a_member_that_filter_lets_to_its_place_alone_pods_leave(
 
 
 @dataclass
-class Advised(Serving):
-    """A feature with an opinion."""
+class Advised(Advice):
+    """What a feature says."""
 
     held_back: str = ""
     first: Mapping[str, set[str]] = field(default_factory=dict)
@@ -149,7 +149,7 @@ def test_no_pod_leaves_for_a_pod_that(asking: Json, config: Configuration) -> No
 
 
 def test_no_pod_leaves_for_one_that_fits_where_kube_scheduler_did_not_look() -> None:
-    extender = extender_on(*TWO, features=[Advised(held_back="uid-urgent")])
+    extender = extender_on(*TWO, advice=Advised(held_back="uid-urgent"))
     assert preempt(extender, URGENT, {"n1": uids("a")}) == {}
     assert preempt(extender, pod("other", {WHOLE: "1"}, priority=100), {"n1": uids("a")}) == {"n1": ["a"]}
 
@@ -339,5 +339,5 @@ def test_idle_pods_of_the_source_go_first() -> None:
     early["status"]["startTime"] = "2026-01-01T00:00:00Z"
     late["status"]["startTime"] = "2026-01-02T00:00:00Z"
     advice = Advised(first={"n": {"uid-early"}})
-    extender = extender_on(*whole_node("n", "early", "late"), early, late, features=[Serving(), advice])
+    extender = extender_on(*whole_node("n", "early", "late"), early, late, advice=advice)
     assert preempt(extender, URGENT, {"n": uids("early", "late")}) == {"n": ["early"]}

@@ -16,6 +16,7 @@ from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.app import ANSWER, api_app
 from scheduler_ext.server.http.body import BODY, BODY_RECEIVED, BodyError, BodyTooLarge
 from scheduler_ext.server.metrics.registry import Metrics
+from scheduler_ext.server.serving import Serving
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration
 from tests.server.process.product import GOOD, INVENTORY, samples_of
@@ -29,7 +30,7 @@ def api() -> Flask:
     config = Configuration()
     extender = Extender(config)
     metrics = Metrics(loaded(INVENTORY, extender, config), config)
-    return api_app(extender, None, metrics, LIMIT, 60.0)
+    return api_app(extender, None, metrics, LIMIT, 60.0, Serving())
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,9 @@ def test_a_bind_has_its_own_deadline(decision_deadline_s: float) -> None:
     extender = Extender(config)
     source = InventorySource(INVENTORY, extender, config.resource_names())
     binder = Recorder()
-    app = api_app(extender, cast(Binder, binder), Metrics(source, config), LIMIT, decision_deadline_s)
+    app = api_app(
+        extender, cast(Binder, binder), Metrics(source, config), LIMIT, decision_deadline_s, Serving()
+    )
     received = {BODY: b"{}", BODY_RECEIVED: 1000.0}
     assert app.test_client().post("/bind", environ_overrides=received).status_code == 200
     assert binder.deadline == 5000.0
@@ -83,7 +86,7 @@ def test_time_counts_from_the_last_byte_of_a_request() -> None:
     config = Configuration()
     extender = Extender(config)
     metrics = Metrics(loaded(INVENTORY, extender, config), config)
-    app = api_app(extender, None, metrics, LIMIT, 60.0)
+    app = api_app(extender, None, metrics, LIMIT, 60.0, Serving())
     for age_s, status in ((30.0, 200), (90.0, 503)):
         received = {BODY: GOOD, BODY_RECEIVED: time.monotonic() - age_s}
         reply = app.test_client().post("/filter", environ_overrides=received)

@@ -4,9 +4,8 @@ memory, evictions of idle pods where they are enabled, and idle pods first when 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Sequence
 from threading import Lock
-from typing import Any
 
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.following import Following, Live
@@ -17,7 +16,7 @@ from scheduler_ext.features.idle.idle_pods import IdleNodes, idle_times
 from scheduler_ext.features.idle.metrics import IdleText
 from scheduler_ext.features.idle.routes import idle_blueprint
 from scheduler_ext.features.idle.settings import ReclaimSection
-from scheduler_ext.server.serving import Parts, Served, Serving
+from scheduler_ext.server.serving import Facts, Parts, Served, Serving
 from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.wire.config import Configuration
 
@@ -49,18 +48,12 @@ class IdleServing(Serving):
         text = IdleText(served.source, served.gpus, self._after_s, config.metrics.detail)
         return Parts(routes=(idle_blueprint(served.source, config),), texts=(text,))
 
-    def facts_of_nodes(
-        self, infos: Iterable[NodeInfo], status: SourceStatus, wall_time: float
-    ) -> Mapping[str, Mapping[str, Any]]:
-        """`idleGpus`: their UUIDs."""
+    def facts_of_nodes(self, infos: Sequence[NodeInfo], status: SourceStatus, wall_time: float) -> Facts:
         with self._lock:
             found = self._nodes.of(infos, status.readings, status.facts, wall_time)
-        return {name: {"idleGpus": idle.gpus} for name, idle in found.items() if idle.gpus}
+        return {name: {"idleGpus": sorted(idle.gpus)} for name, idle in found.items() if idle.gpus}
 
-    def facts_of_pods(
-        self, infos: Iterable[NodeInfo], status: SourceStatus, wall_time: float
-    ) -> Mapping[str, Mapping[str, Any]]:
-        """`idleSeconds`: the time without work of an idle pod."""
+    def facts_of_pods(self, infos: Sequence[NodeInfo], status: SourceStatus, wall_time: float) -> Facts:
         times = idle_times(infos, status, wall_time, self._after_s)
         return {uid: {"idleSeconds": idle_s} for uid, idle_s in times.items()}
 

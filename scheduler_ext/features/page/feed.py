@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from threading import Event
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from scheduler_ext.extender.record import Record
 from scheduler_ext.features.page.history import EVERY_S, History, sample
 from scheduler_ext.features.page.late_reports import late_reports
 from scheduler_ext.features.page.overview import OverviewRows
-from scheduler_ext.server.serving import Serving, facts_of_nodes
+from scheduler_ext.server.serving import Serving
 from scheduler_ext.sources.source_status import Problem, Source
 from scheduler_ext.views.fragmentation import fragmentation
 from scheduler_ext.wire.extender_args import encode_json
@@ -73,7 +73,7 @@ class PageFeed(Background):
         resources: ResourceNames,
         headroom_percent: int,
         idle_after_s: float,
-        features: Sequence[Serving] = (),
+        features: Serving,
         sample_every_s: float = EVERY_S,
     ) -> None:
         super().__init__("page")
@@ -208,8 +208,8 @@ class PageFeed(Background):
         self._readings = status.readings
         if snapshot is not None:
             infos = [node.info for node in snapshot.nodes.values()]
-            found = facts_of_nodes(self._features, infos, status, wall_time)
-            self._idle = {name: facts["idleGpus"] for name, facts in found.items() if "idleGpus" in facts}
+            found = self._features.facts_of_nodes(infos, status, wall_time)
+            self._idle = {name: set(facts.get("idleGpus", ())) for name, facts in found.items()}
         unallocated, unusable = fragmentation(snapshot) if snapshot is not None else (0.0, 0.0)
         late = self._late_reports(snapshot, status.report_ages_s)
         problems = {each["what"]: each for each in _plain([*status.problems, *late], wall_time)}

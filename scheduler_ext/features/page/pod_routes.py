@@ -11,7 +11,7 @@ from scheduler_ext.features.page.pod_lists import SORTS, PlacedPods, PodQuery
 from scheduler_ext.features.page.pod_view import pod_view
 from scheduler_ext.server.explaining import Explaining, namespaced
 from scheduler_ext.server.replies import compressed, problem_reply
-from scheduler_ext.server.serving import Serving, facts_of_pods
+from scheduler_ext.server.serving import Serving
 from scheduler_ext.sources.source_status import Source
 from scheduler_ext.wire.extender_args import encode_json
 
@@ -25,7 +25,7 @@ _ALL_NODES = 2**31
 _MOST_CHARS = 320
 
 
-def pods_blueprint(source: Source, explaining: Explaining, features: Sequence[Serving] = ()) -> Blueprint:
+def pods_blueprint(source: Source, explaining: Explaining, features: Serving) -> Blueprint:
     """Routes about the pods that hold GPUs or wait for some."""
     routes = Blueprint("pods", __name__)
     placed = PlacedPods()
@@ -55,7 +55,7 @@ def pods_blueprint(source: Source, explaining: Explaining, features: Sequence[Se
         """The rows of pods, with the time without work of idle ones, where a feature knows it."""
         nodes = source.snapshot.nodes if source.snapshot is not None else {}
         infos = [nodes[name].info for name in {row["node"] for row in rows} & nodes.keys()]
-        facts = facts_of_pods(features, infos, source.status(), time.time())
+        facts = features.facts_of_pods(infos, source.status(), time.time())
         return [row | {"idleSeconds": facts.get(row["uid"], {}).get("idleSeconds")} for row in rows]
 
     @routes.get("/page/search")

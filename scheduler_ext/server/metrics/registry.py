@@ -1,7 +1,6 @@
 """All metrics of one extender. One process, so the plain registry is enough."""
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -47,7 +46,7 @@ class Metrics:
         workloads: Workloads = dict,
         replicas: Replicas = dict,
         gpus: GpuText | None = None,
-        features: Sequence[Parts] = (),
+        features: Parts | None = None,
     ) -> None:
         """`pending` returns the number of waiting pods by reason, `longest` those that wait longest, and
         `workloads` their number by workload; `replicas` how many more pods of counted templates fit;
@@ -88,9 +87,9 @@ class Metrics:
         self._gpus = gpus if gpus is not None else gpu_text(source, config)
         self._states = NodeText(source, config.metrics.detail)
         self._readings = ReadingText(source, config.metrics.detail)
-        self._of_features = [text for feature in features for text in feature.texts]
+        self._of_features = features.texts if features is not None else ()
         registry.register(SourceMetrics(source, resources, pending, longest, workloads, replicas))
-        for collector in (each for feature in features for each in feature.metrics):
+        for collector in features.metrics if features is not None else ():
             registry.register(collector)
         if certificate_file is not None:
             # Read at each scrape: the server reads a changed file within a second, or logs why not.

@@ -18,7 +18,7 @@ PRODUCT = "NVIDIA A100-SXM4-80GB"
 
 
 def metrics_of(source: Followed, config: Configuration) -> Metrics:
-    return Metrics(source, config, features=[Parts(metrics=(ValueMetrics(source, config),))])
+    return Metrics(source, config, features=Parts(metrics=(ValueMetrics(source, config),)))
 
 
 def scraped(source: Followed, config: Configuration | None = None) -> dict[str, float]:

@@ -61,7 +61,7 @@ class PageServer(Followed):
         explaining = Explaining(Explainer(self, extender.record, config, extender.places))
         waiting = cast(WaitingPods, self)
         served = Served(config, self, extender, explaining, waiting, gpu_text(self, config), features)
-        others = [each.join(served) for each in features if not isinstance(each, PageServing)]
+        others = [each.join(served) for each in features.features if not isinstance(each, PageServing)]
         app = inspect_app(
             page_blueprint(self.feed, config),
             pods_blueprint(self, explaining, features),

@@ -13,6 +13,7 @@ from scheduler_ext.explain.waiting import MOST_LINES
 from scheduler_ext.extender.record import Record
 from scheduler_ext.features.page import feed as feed_module
 from scheduler_ext.features.page.feed import LastEventId, PageFeed
+from scheduler_ext.server.serving import Serving
 from scheduler_ext.sources.source_status import Problem, SourceStatus
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod.cached_pod import unreadable_pod
@@ -51,7 +52,7 @@ def source() -> CountingSource:
 
 @pytest.fixture
 def feed(source: CountingSource) -> Iterator[PageFeed]:
-    feed = PageFeed(source, Record(10, 2**20), list, NAMES, 10, 1800)
+    feed = PageFeed(source, Record(10, 2**20), list, NAMES, 10, 1800, Serving())
     yield feed
     feed.stop()
 
@@ -170,7 +171,9 @@ def test_an_endless_look_is_reported_once_it_is_late(
 def test_as_many_wait_as_are_listed(
     source: CountingSource, lines: int, state_of_each: str, waiting: int, total: int
 ) -> None:
-    feed = PageFeed(source, Record(10, 2**20), lambda: [{"state": state_of_each}] * lines, NAMES, 10, 1800)
+    feed = PageFeed(
+        source, Record(10, 2**20), lambda: [{"state": state_of_each}] * lines, NAMES, 10, 1800, Serving()
+    )
     source.learn()
     source.pods = [unreadable_pod(kube.Pod(), "")] * waiting
     assert state(feed)["pending"]["total"] == total

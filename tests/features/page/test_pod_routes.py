@@ -16,6 +16,7 @@ from scheduler_ext.server import explaining as explaining_module
 from scheduler_ext.server.app import inspect_app
 from scheduler_ext.server.explaining import Explaining
 from scheduler_ext.server.http.body import BODY_RECEIVED
+from scheduler_ext.server.serving import Serving
 from scheduler_ext.wire.config import Configuration, InspectionSection
 from tests.explain.test_replay import Running, running
 from tests.extender.test_record import ask
@@ -42,7 +43,7 @@ def objects() -> list[Json]:
 
 
 def client(there: Running) -> FlaskClient:
-    return inspect_app(pods_blueprint(there, Explaining(there.explainer()))).test_client()  # type: ignore[arg-type]
+    return inspect_app(pods_blueprint(there, Explaining(there.explainer()), Serving())).test_client()  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ def test_others_are_refused_with_a_reason(there: Running, path: str, status: int
 def test_explanations_take_turns(there: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explaining_module, "_PATIENCE_S", 0.01)
     explaining = Explaining(there.explainer())
-    app = inspect_app(pods_blueprint(there, explaining))  # type: ignore[arg-type]
+    app = inspect_app(pods_blueprint(there, explaining, Serving()))  # type: ignore[arg-type]
 
     def asked() -> int:
         return app.test_client().get("/page/pod?pod=default/wants").status_code
@@ -151,7 +152,7 @@ def test_a_request_that_has_waited_for_a_thread_does_not_wait_for_its_turn(there
     """Otherwise many explanations would keep the listener's threads from other requests, a second each."""
     explaining = Explaining(there.explainer())
     explaining._turn = Mock(acquire=Mock(return_value=False))
-    app = inspect_app(pods_blueprint(there, explaining))  # type: ignore[arg-type]
+    app = inspect_app(pods_blueprint(there, explaining, Serving()))  # type: ignore[arg-type]
     came = {BODY_RECEIVED: time.monotonic() - 60}
     refused = app.test_client().get("/page/pod?pod=default/wants", environ_overrides=came)
     assert refused.status_code == 503

@@ -20,7 +20,7 @@ from scheduler_ext.features.gangs.planning.plan import Entry, State
 from scheduler_ext.features.gangs.serving import GangsServing
 from scheduler_ext.features.gangs.settings import GangsSection, NominateSection
 from scheduler_ext.features.gangs.wire.nomination import START_BY
-from scheduler_ext.server.serving import servings
+from scheduler_ext.server.serving import AllFeatures, servings
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION
 from scheduler_ext.wire.times import time_text
@@ -61,7 +61,7 @@ class Planned:
         if lease is not None:
             leader = partial(Leadership, namespace=lease[0], name=lease[1], pod=lease[2])
         features = servings(config)
-        live = LiveInventory(self.transport, Extender(config, features), config, leader, "", features)
+        live = LiveInventory(self.transport, Extender(config, features), config, features, leader)
         self.lives.append(live)
         live.start()
         eventually(lambda: live.snapshot is not None)
@@ -156,7 +156,8 @@ def info(live: LiveInventory, name: str) -> NodeInfo:
 
 
 def serving(live: LiveInventory) -> GangsServing:
-    return next(each for each in live._features if isinstance(each, GangsServing))
+    assert isinstance(live._features, AllFeatures)
+    return next(each for each in live._features.features if isinstance(each, GangsServing))
 
 
 def planning(live: LiveInventory) -> Planning:

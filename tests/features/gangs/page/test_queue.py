@@ -41,7 +41,7 @@ def planned(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
         Entry(f"uid-{IMAGE}", "batch", IMAGE, State.WAITING, reason=RIGHT_TO_LEFT),
     ]
     plan = Plan(time.time(), entries)
-    (gangs,) = (each for each in server.features if isinstance(each, GangsServing))
+    (gangs,) = (each for each in server.features.features if isinstance(each, GangsServing))
     monkeypatch.setattr(gangs, "_planning", Mock(plan=Mock(return_value=plan)))
 
 

@@ -60,6 +60,6 @@ def test_a_missing_right_is_logged_once_and_tried_again(
 
 def test_preempt_knows_the_idle_pods_of_a_node(idle: Living) -> None:
     idle.start()
-    (first,) = (each.goes_first for each in idle.features if isinstance(each, IdleServing))
+    (first,) = (each.goes_first for each in idle.features.features if isinstance(each, IdleServing))
     found = {name: [*first(idle.info(name))] for name in "ab"}
     assert found == {"a": ["uid-pod-a"], "b": []}
