@@ -11,7 +11,7 @@ from typing import Any
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import MERGE, RefusedError, Transport, is_transient
-from scheduler_ext.cluster.events.event_recorder import event_body
+from scheduler_ext.cluster.events.event_recorder import WriteEvent, event_body
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.intree import NodeFacts
@@ -30,8 +30,6 @@ SETTLE_S = 5.0
 # The most nodes that are labelled between two looks; each starts a pod.
 _MOST = 20
 _CALL_S = 5.0
-
-Say = Callable[[Callable[[], dict[str, Any]]], None]
 
 
 class AgentLabels(Background):
@@ -54,7 +52,7 @@ class AgentLabels(Background):
         active: Callable[[], bool],
         allowed: bool,
         facts: Mapping[str, NodeFacts],
-        say: Say,
+        say: WriteEvent,
     ) -> None:
         super().__init__("agent-labels")
         self._transport = transport

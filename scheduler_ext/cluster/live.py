@@ -1,7 +1,7 @@
 """The live inventory of a running extender: watched, cached, published, and reported to the cluster.
 
-    reflectors (a thread each) ──► Cache, under one lock ──► publisher ──► Extender
-                                                                 └──► Writers: nudges, Events, labels
+    reflectors (a thread each) ──► handlers ──► LockedCache ──► publisher ──► Extender: the next snapshot
+                                                                    └──► Writers: nudges, Events, labels
 
 Changes that arrive together are published together: a publication costs a millisecond at 5000 nodes."""
 
@@ -349,7 +349,7 @@ class LiveInventory(Background):
                 # The first forecast counts all listed pods.
                 self._forecasting.look()
                 there = (info for info in infos.values() if info is not None)
-                # Claims are looked up without the lock (DeviceIndex.units).
+                # Claims are looked up without the lock.
                 self.extender.replace_nodes(there, claims=self.locked.cache.devices)
             elif infos:
                 self.extender.update_nodes(infos)

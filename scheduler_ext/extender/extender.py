@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from threading import Lock
@@ -61,8 +61,9 @@ _SMALLEST_SHARE = GpuRequest(shares=ShareAsk((("", 1),)))
 
 
 class Extender:
-    """Answers filter and prioritize; both are safe to call from several threads. Readers take the current
-    generation once and never look again. They share no lock with writers, and never touch the table."""
+    """Answers filter and prioritize; both are safe to call from several threads. A reader decides on the
+    generation that is current when it begins, and never touches the table. It shares no lock with writers but
+    that of the named places."""
 
     def __init__(self, config: Configuration, advice: Advice | None = None) -> None:
         self.sizing = config.sizing()
@@ -179,30 +180,37 @@ class Extender:
         `deadline` is on the monotonic clock; past it RequestError 503."""
         args, elsewhere = _in_place(decode_args(body))
         request, generation = self._request(args), self._published()
-        if (one := self.nominations.one_place(args, request, generation)) is not None:
+        names, one = args.names, self.nominations.one_place(args, request, generation)
+        if one is not None:
             # Only this name is looked at.
-            names, decision = [args.names[one.position]], one.decision
+            names, decision = [names[one.position]], one.decision
         else:
-            names, decision = args.names, self._decide(args, request, generation)
-            decision = self._with_all_steps(decision, names)
+            decision = self._with_all_steps(self._decide(args, request, generation), names)
         _check(deadline)
         rows = decision.snapshot.rows(names)
         chosen = select_candidates(decision, rows, self._policy.max_candidates, best_only=best_only)
         passed = np.flatnonzero(chosen).tolist()
-        refused, rejected = _refusals(names, decision.verdict[decision.snapshot.state_of[rows]], request)
-        if refused and generation.snapshot.planned.kept and args.nodes is None:
-            self._name_kept(generation, decision, refused, rejected)
-        if passed:
-            passed = [one.position] if one is not None else passed
-        rescuable = self._after_refusal(args, decision, rows, refused, nowhere=not passed)
+        reasons, counts = _refusals(names, decision.verdict[decision.snapshot.state_of[rows]], request)
+        if reasons and generation.snapshot.planned.kept and args.nodes is None:
+            self._name_kept(generation, decision, reasons, counts)
+        if passed and one is not None:
+            # Among all names.
+            passed = [one.position]
+        if not passed:
+            self._remember_refusal(args, decision, rows)
+        if reasons and (NOMINATED in args.raw_pod or self.places):
+            self.preemptor.refused(args.pod, reasons)
+        # kube-scheduler looks for victims only if no node passes.
+        found = self._rescuable(args, decision) if not passed else ()
+        rescuable = {name: reasons.pop(name) for name in found if name in reasons}
         if elsewhere:
-            refused |= dict.fromkeys(elsewhere, OTHER_PLACE.text)
-            rejected[OTHER_PLACE.text] = len(elsewhere)
-        reply = encode_filter_result(args, passed, refused, rescuable)
+            reasons |= dict.fromkeys(elsewhere, OTHER_PLACE.text)
+            counts[OTHER_PLACE.text] = len(elsewhere)
+        reply = encode_filter_result(args, passed, reasons, rescuable)
         _check(deadline)
         basis = DecisionBasis(args.raw_pod, decision, rows)
         asked = len(args.names) + len(elsewhere)
-        return Answer(reply, asked, len(passed), rejected, _problem(args, decision), args, basis)
+        return Answer(reply, asked, len(passed), counts, _problem(args, decision), args, basis)
 
     def prioritize(self, body: bytes, deadline: float) -> Answer:
         """The reply to prioritize: points for exactly the requested names; 0 for a node that does not fit."""
@@ -238,14 +246,14 @@ class Extender:
 
     @staticmethod
     def _name_kept(
-        generation: Generation, decision: Decision, refused: dict[str, str], rejected: dict[str, int]
+        generation: Generation, decision: Decision, reasons: dict[str, str], counts: dict[str, int]
     ) -> None:
         """Give the nodes that refuse a pod only because of room that is kept for gangs a reason of their
-        own."""
+        own, by name and in the counts."""
         request, known, published = decision.request, decision.snapshot.nodes, generation.snapshot.nodes
         if not isinstance(request, GpuRequest):
             return
-        names = [name for name in generation.unkept.nodes if name in refused and name in known]
+        names = [name for name in generation.unkept.nodes if name in reasons and name in known]
         # Most pods see these nodes as they are published.
         mine = {name: known[name].info for name in names if known[name] is not published[name]}
         free = {name: other for name, info in mine.items() if (other := without_kept(info)) is not info}
@@ -255,11 +263,11 @@ class Extender:
         for seen, those in views:
             fits = generation.decide(request, seen).fits[seen.state_of[seen.rows(those)]]
             for name in compress(those, fits.tolist()):
-                rejected[refused[name]] -= 1
-                refused[name] = KEPT_FOR_GANG.text
-                rejected[KEPT_FOR_GANG.text] = rejected.get(KEPT_FOR_GANG.text, 0) + 1
-        for reason in [reason for reason, count in rejected.items() if not count]:
-            del rejected[reason]
+                counts[reasons[name]] -= 1
+                reasons[name] = KEPT_FOR_GANG.text
+                counts[KEPT_FOR_GANG.text] = counts.get(KEPT_FOR_GANG.text, 0) + 1
+        for reason in [reason for reason, count in counts.items() if not count]:
+            del counts[reason]
 
     def _with_all_steps(self, decision: Decision, names: list[str]) -> Decision:
         """The decision; for a request with a single node, such as a nominated one, made again for that node
@@ -271,23 +279,19 @@ class Extender:
         alone = build_snapshot({names[0]: only}, snapshot.generation, within=snapshot.cluster)
         return filter_nodes(decision.request, alone, self._policy)
 
-    def _after_refusal(
-        self, args: ExtenderArgs, decision: Decision, rows: Ints, refused: dict[str, str], *, nowhere: bool
-    ) -> dict[str, str]:
-        """Remember the refusal. Move the nodes where preemption helps from `refused` to the result."""
+    def _remember_refusal(self, args: ExtenderArgs, decision: Decision, rows: Ints) -> None:
+        """No node passed, so the pod waits until one of them changes."""
         request, snapshot = decision.request, decision.snapshot
-        waits = nowhere and args.nodes is None
-        if waits and isinstance(request, GpuRequest) and not request.is_placeholder:
+        if args.nodes is None and isinstance(request, GpuRequest) and not request.is_placeholder:
             cluster = snapshot.cluster
             rows = rows if snapshot.row_of is cluster.row_of else cluster.rows(args.names)
             self.refusals.remember(request, rows, cluster, time.monotonic())
-        if refused and (NOMINATED in args.raw_pod or self.places):
-            self.preemptor.refused(args.pod, refused)
-        if not (nowhere and self._empty_victims and isinstance(request, GpuRequest)):
-            # kube-scheduler looks for victims only if no node passes.
-            return {}
-        found = self.preemptor.rescuable(args.pod, args.names, snapshot)
-        return {name: refused.pop(name) for name in found if name in refused}
+
+    def _rescuable(self, args: ExtenderArgs, decision: Decision) -> Sequence[str]:
+        """The refused nodes where preemption helps, if kube-scheduler's own is to know them."""
+        if not (self._empty_victims and isinstance(decision.request, GpuRequest)):
+            return ()
+        return self.preemptor.rescuable(args.pod, args.names, decision.snapshot)
 
     def _request(self, args: ExtenderArgs) -> GpuRequest | InvalidRequest:
         """The pod's request; the last pods are known by their bytes and are not parsed again."""
@@ -362,21 +366,21 @@ def _refusals(
     names: list[str], codes: Codes, request: GpuRequest | InvalidRequest
 ) -> tuple[dict[str, str], dict[str, int]]:
     """The reason by refused name, and the number of names for each reason."""
-    counts = np.bincount(codes, minlength=len(REASONS) + 1).tolist()
-    refused: dict[str, str] = {}
-    rejected = {}
+    by_code = np.bincount(codes, minlength=len(REASONS) + 1).tolist()
+    reasons: dict[str, str] = {}
+    counts = {}
     # The most frequent reason first, because its dict is used without a copy.
-    for code in sorted(range(1, len(counts)), key=counts.__getitem__, reverse=True):
-        if not counts[code]:
+    for code in sorted(range(1, len(by_code)), key=by_code.__getitem__, reverse=True):
+        if not by_code[code]:
             break
         text = reason_text(code, request)
-        rejected[text] = counts[code]
+        counts[text] = by_code[code]
         part = dict.fromkeys(compress(names, (codes == code).tolist()), text)
-        if refused:
-            refused.update(part)
+        if reasons:
+            reasons.update(part)
         else:
-            refused = part
-    return refused, rejected
+            reasons = part
+    return reasons, counts
 
 
 def _problem(args: ExtenderArgs, decision: Decision) -> str | None:

@@ -116,7 +116,7 @@ def health_app(source: Source, metrics: Metrics) -> Flask:
     """Liveness, readiness and metrics."""
     app = _bare_app("health")
 
-    # Both are in PROBES of the server's options.
+    # Both are answered while the listener is full (http_server.py).
     @app.get("/livez")
     def livez() -> Response:
         return Response("ok", content_type=_TEXT)

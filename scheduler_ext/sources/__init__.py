@@ -1,1 +1,2 @@
-"""Where the inventory comes from: a file, a dump of a cluster, or a live one, behind one interface."""
+"""Where the inventory comes from: a file or a dump of a cluster; `cluster` follows a live one behind the same
+interface."""

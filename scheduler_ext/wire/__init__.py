@@ -1,1 +1,1 @@
-"""Bytes to core values and back; the only package that uses msgspec and knows JSON spellings."""
+"""Bytes to core values and back: in the kernel, all that knows msgspec and the spelling of JSON."""

@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Condition
-from typing import Any
+from typing import Any, TypeAlias
 
 from cachetools import TTLCache
 
@@ -54,6 +54,10 @@ class _Nudge:
     until: float
     not_before: float = 0.0
     backoff: Backoff = field(default_factory=Backoff)
+
+
+WriteEvent: TypeAlias = Callable[[Callable[[], dict[str, Any]]], None]
+"""`EventRecorder.write`: takes a function that makes the Event when it is written."""
 
 
 class EventRecorder(Background):

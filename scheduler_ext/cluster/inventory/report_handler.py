@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class ReportHandler(CacheHandler[GpuNode]):
-    """GPUNodes: the reports of agents, and when the API server received them."""
+    """GPUNodes: the reports of agents, when the API server received them, and the rooms held there."""
 
     kind = "GPUNode"
     together = 15

@@ -1,2 +1,2 @@
 """The scheduler cache: observed objects, and the ledger of promised devices. It changes with
-every event; `snapshot` is its immutable view."""
+every event. `Extender` publishes snapshots of its nodes (`Cache.info`), which never change."""

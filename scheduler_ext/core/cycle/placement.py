@@ -1,4 +1,5 @@
-"""The GPUs of one node that a pod's shares get: filters and choice of a decision, for this node alone."""
+"""From a node's sources to the node that decisions read (`Sizing.resolved`), and the GPUs of one node that a
+pod's shares get: filters and choice of a decision, for this node alone."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace

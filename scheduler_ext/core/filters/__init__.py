@@ -1,4 +1,5 @@
-"""The filters in their order: permanent obstacles first, passing ones last."""
+"""The filters in their order: whether the node is known at all, then what its GPUs are, and last how many are
+free, so that a reason names the obstacle that lasts longest."""
 
 from collections.abc import Mapping
 

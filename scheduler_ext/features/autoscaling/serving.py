@@ -6,7 +6,7 @@ from __future__ import annotations
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.following import Following, Live
 from scheduler_ext.extender.answer import Answer
-from scheduler_ext.features.autoscaling import counters as counters
+from scheduler_ext.features.autoscaling import counters as counters  # They show in any case.
 from scheduler_ext.features.autoscaling.blind_rejections import BlindRejections
 from scheduler_ext.features.autoscaling.settings import AutoscalerSection
 from scheduler_ext.server.serving import Parts, Served, Serving

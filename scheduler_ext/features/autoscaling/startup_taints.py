@@ -12,7 +12,7 @@ from urllib.parse import quote
 from scheduler_ext.background import OnDemand
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import JSON_PATCH, RefusedError, Transport, is_transient
-from scheduler_ext.cluster.events.event_recorder import event_body
+from scheduler_ext.cluster.events.event_recorder import WriteEvent, event_body
 from scheduler_ext.cluster.following import NodeFollower
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.intree import NodeFacts
@@ -38,7 +38,6 @@ _CHANGED = (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
 # In this time the watch brings a change.
 WATCH_S = 10.0
 
-Say = Callable[[Callable[[], dict[str, Any]]], None]
 Warn = Callable[[str, str | None, str, str], None]
 
 
@@ -63,7 +62,7 @@ class StartupTaints(OnDemand, NodeFollower):
         transport: Transport,
         cluster: ActiveSnapshot,
         resources: ResourceNames,
-        say: Say,
+        say: WriteEvent,
         warn: Warn,
     ) -> None:
         super().__init__("startup-taints")

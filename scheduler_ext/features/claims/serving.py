@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from scheduler_ext.cluster.following import Following, Live
-from scheduler_ext.features.claims import counters as counters
+from scheduler_ext.features.claims import counters as counters  # They show in any case.
 from scheduler_ext.features.claims.settings import DraSection
 from scheduler_ext.server.serving import Serving
 from scheduler_ext.sources.source_status import Problem

@@ -9,7 +9,7 @@ from scheduler_ext.cluster.following import Following, Live, PodFollower
 from scheduler_ext.core.node.node import Wait
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.extender.answer import Answer
-from scheduler_ext.features.gangs import counters as counters
+from scheduler_ext.features.gangs import counters as counters  # They show in any case.
 from scheduler_ext.features.gangs.planning.plan import Plan
 from scheduler_ext.features.gangs.queue.metrics import QueueMetrics
 from scheduler_ext.features.gangs.queue.queue_list import QueueView

@@ -10,7 +10,7 @@ from threading import Lock
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.following import Following, Live
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.features.idle import counters as counters
+from scheduler_ext.features.idle import counters as counters  # They show in any case.
 from scheduler_ext.features.idle.idle import idleness
 from scheduler_ext.features.idle.idle_pods import IdleNodes, idle_times
 from scheduler_ext.features.idle.metrics import IdleText

@@ -98,7 +98,7 @@ class _Streams(asyncio.StreamReaderProtocol):
 
 
 class Connection:
-    """One connection of a listener; all but `_in_pool` runs on the event loop."""
+    """One connection of a listener. It runs on the event loop; `_in_pool` and what it calls, on a thread."""
 
     def __init__(self, server: Listener, sock: socket.socket, peer: Any) -> None:
         self.phase = Phase.HANDSHAKE
@@ -258,7 +258,7 @@ class Connection:
                 request, length, expects_continue = exchange.parse_head(head, self._peer, self._server.cfg)
                 body = await self._body(length, expects_continue)
         except TimeoutError:
-            self._cut("head" if request is None else "body")
+            self._note_cut("head" if request is None else "body")
             late = f"the request did not arrive whole within {self._server.limits.read_timeout_s:g} s"
             if request is None:
                 raise exchange.HeadError(408, late, sending=False) from None
@@ -361,13 +361,13 @@ class Connection:
                         self._writer.write(piece[start : start + _SLICE_BYTES])
                         await self._writer.drain()
         except TimeoutError:
-            self._cut("reply")
+            self._note_cut("reply")
             self.reset_at_close()
             raise
         finally:
             self.reply = []
 
-    def _cut(self, reason: CutReason) -> None:
+    def _note_cut(self, reason: CutReason) -> None:
         self._server.cut.inc(reason)
         log.info("slow client %s cut off: its %s is overdue", self._peer[0], reason)
 

@@ -1,4 +1,5 @@
-"""Serve HTTP/1.1 on one listener: an event loop waits for all clients, and a pool of threads only computes. A
+"""Serve HTTP/1.1 on one listener: an event loop waits for all clients, and a pool of threads computes, and
+sends what the kernel takes at once. A
 request reaches the pool when it is whole and leaves it when its reply is, so a client that is slow to send or
 to read costs a socket and its bytes, never a thread."""
 
@@ -34,7 +35,8 @@ _KEEPALIVE_S = 120.0
 
 
 class HttpServer:
-    """One listener, its connections and its threads; used on the event loop only."""
+    """One listener, its connections and its threads. It accepts and counts; a Connection reads and writes.
+    Used on the event loop, but for what threads of the pool append to `answered`."""
 
     cut = Counter(
         "gpu_extender_connections_cut",

@@ -4,15 +4,15 @@ in the cluster, so another extender continues where this one ends."""
 import logging
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import quote
 
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import JSON, RefusedError, Transport, is_transient
-from scheduler_ext.cluster.events.event_recorder import event_body
+from scheduler_ext.cluster.events.event_recorder import WriteEvent, event_body
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
@@ -43,8 +43,6 @@ EVERY_S = 2.0
 _CALL_S = 5.0
 # Pods that are looked at in a round: a few placeholders are created for the first of them.
 _MOST_PODS = 200
-
-Say = Callable[[Callable[[], dict[str, Any]]], None]
 
 
 class PlaceholderCluster(Protocol):
@@ -81,7 +79,7 @@ class PlaceholderWriter(Background):
         record: Record,
         new_nodes: NewNodes,
         config: Configuration,
-        say: Say,
+        say: WriteEvent,
     ) -> None:
         super().__init__("placeholders")
         self._transport = transport

@@ -4,11 +4,10 @@ in ten minutes, and one whose text changes again and again ever more seldom."""
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cachetools import TTLCache
 
-from scheduler_ext.cluster.events.event_recorder import event_body
+from scheduler_ext.cluster.events.event_recorder import WriteEvent, event_body
 from scheduler_ext.core.request.gang_wish import GangKey
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
 
@@ -25,8 +24,6 @@ _CHANGED_S = 10.0
 # The first pods of a gang have its Events; a gang of a thousand would use up all others' share.
 _PODS = 16
 
-Write = Callable[[Callable[[], dict[str, Any]]], None]
-
 
 @dataclass(frozen=True, slots=True)
 class _LastEvent:
@@ -40,7 +37,7 @@ class _LastEvent:
 class GangEvents:
     """For one thread. `write` takes a function that makes the Event when it is written."""
 
-    def __init__(self, write: Write, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, write: WriteEvent, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._write = write
         self._monotonic = monotonic
         self._last_events: TTLCache[tuple[GangKey, str], _LastEvent] = TTLCache(5000, _EVERY_S, monotonic)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.events.event_recorder import WriteEvent
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo
@@ -19,7 +20,6 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.gangs.live.gang_assembly import Assembled, WaitingMembers, assemble
 from scheduler_ext.features.gangs.live.gang_entries import GangEntries
 from scheduler_ext.features.gangs.live.gang_events import GangEvents
-from scheduler_ext.features.gangs.live.gang_events import Write as WriteEvent
 from scheduler_ext.features.gangs.live.gang_pods import GangPods
 from scheduler_ext.features.gangs.live.gang_scene import running_pods, topology_of
 from scheduler_ext.features.gangs.live.gang_writes import GangWrites

@@ -12,11 +12,11 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any
 
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import RefusedError, Transport, is_transient
+from scheduler_ext.cluster.events.event_recorder import WriteEvent
 from scheduler_ext.cluster.evictions import is_held_by_budget
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.features.idle.counters import RECLAIMS
@@ -46,8 +46,6 @@ AGAIN_S = 15.0
 _EVENT_S = 3000.0
 _ORDER: dict[Step, int] = {"cancel": 0, "evict": 1, "warn": 2, "wait": 3}
 
-Say = Callable[[Callable[[], dict[str, Any]]], None]
-
 
 class Reclaimer(Background):
     """Works while `active` says that this extender writes to the cluster. `source` has the present cluster;
@@ -62,7 +60,7 @@ class Reclaimer(Background):
         config: Configuration,
         namespace: str,
         source: Watched,
-        say: Say,
+        say: WriteEvent,
     ) -> None:
         super().__init__("reclaim")
         self._active = active
