@@ -140,8 +140,8 @@ class Wait(NamedTuple):
 class NodeInfo:
     """A node from its sources; `allocatable` is None without a Node object. `report` is that of its agent,
     joined with what DRA drivers publish and labels state (cache/node_record.py). `assumed` are the uids of
-    pods whose binding is in flight. `nominated` pods will come when others have left, `planned` ones without that;
-    both count against some pods only (nominated.py). `cpu_milli` is the allocatable CPU,
+    pods whose binding is in flight. `nominated` pods will come when others have left, `planned` ones without
+    that; both count against some pods only (nominated.py). `cpu_milli` is the allocatable CPU,
     `cpu_elsewhere_milli` the CPU of pods without GPU requests. `value` of one GPU is in the unit of
     core.gpu.value_table, 0 for that of its model. `pool` is the node pool in its labels. `dra` are the
     devices that DRA drivers publish, `claims` those that hold some of them. `by_allocatable`: it has no fresh
