@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
 from scheduler_ext.sim.policies import POLICIES
-from scheduler_ext.sim.policies.published import BestFitPolicy
+from scheduler_ext.sim.policies.published import BestFit
 from scheduler_ext.sim.scheduler import INTREE_SCORES, Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import Cluster, NodesView, World
@@ -123,7 +123,7 @@ class TestViewOfPolicies:
         assert stub.seen == [4, 1]
 
 
-class Counted(BestFitPolicy):
+class Counted(BestFit):
     """Counts the nodes in its requests."""
 
     asked = 0

@@ -2,7 +2,7 @@
 
 from scheduler_ext.core.framework.criterion import Score
 from scheduler_ext.core.scores import future_demand
-from scheduler_ext.core.scores.preferences import BestFit, ModelPreference, NodeHealth, Priority, Spot
+from scheduler_ext.core.scores.preferences import BestFitScore, ModelPreference, NodeHealth, Priority, Spot
 from scheduler_ext.core.scores.value import Value
 
 SCORES: tuple[Score, ...] = (
@@ -14,7 +14,7 @@ SCORES: tuple[Score, ...] = (
     Value(),
     future_demand.ModelScarcity(),
     future_demand.NodeScarcity(),
-    BestFit(),
+    BestFitScore(),
     future_demand.MigPlaceability(),
     ModelPreference(),
     NodeHealth(),

@@ -84,7 +84,7 @@ class Spot:
         return np.where(scoring.snapshot.node.spot == (scoring.level < 0.5), 1.0, 0.0)
 
 
-class BestFit:
+class BestFitScore:
     """1 if least is left over, on the GPUs that get shares and on the node; the reverse for spread."""
 
     name = "best-fit"

@@ -11,7 +11,7 @@ from scheduler_ext.sim.policies.fgd import Fgd
 POLICIES: Mapping[str, type[Policy]] = {
     policy.name: policy
     for policy in (
-        *(published.BestFitPolicy, Default, published.DotProduct, Fgd, published.FirstFit),
+        *(published.BestFit, Default, published.DotProduct, Fgd, published.FirstFit),
         *(published.GpuClustering, published.GpuPacking, published.LeastAllocated),
         *(published.MostAllocated, published.Random),
     )

@@ -57,7 +57,7 @@ class Random(Policy):
         return Evaluation(np.zeros(len(nodes)), drawn.argmax(axis=0).astype(np.int32))
 
 
-class BestFitPolicy(Policy):
+class BestFit(Policy):
     """The node with the least CPU and GPU left, half and half."""
 
     name = "best-fit"
