@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,24 +17,23 @@ from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
 from scheduler_ext.cluster.inventory.budget_handler import BudgetHandler
+from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.intree import NodeFacts
+from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.explain.waiting import LongWait
+from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.waiting import LongWait, WaitingPods
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.budgets import Budgets
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.features.cost.metrics import ValueMetrics
-from scheduler_ext.features.gangs.planning.plan import Plan
-from scheduler_ext.features.gangs.queue.metrics import QueueMetrics
-from scheduler_ext.features.idle.metrics import IdleText
-from scheduler_ext.features.idle.recommend.failure_count import FailureCount
+from scheduler_ext.server.explaining import Explaining
 from scheduler_ext.server.metrics.registry import Metrics, gpu_text
-from scheduler_ext.server.serving import Parts, servings
+from scheduler_ext.server.serving import AllFeatures, Served, servings
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.sources.source_status import SourceStatus, WatchHealth
@@ -41,6 +41,7 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration, MetricsSection
 from scheduler_ext.wire.objects import assemble, read_objects
 from scheduler_ext.wire.pod.cached_pod import bound_pod
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 from scheduler_ext.wire.selectors import PodDisruptionBudget
 from scheduler_ext.wire.watching import Decoder
 from tests import kube_idle
@@ -61,6 +62,19 @@ class Followed:
     def snapshot(self) -> Snapshot | None:
         return self.source.snapshot
 
+    @property
+    def claims(self) -> ClaimLookup | None:
+        return self.source.claims
+
+    def pending(self) -> Sequence[PendingPod]:
+        return self.source.pending()
+
+    def is_gone(self, uid: str) -> bool:
+        return self.source.is_gone(uid)
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        return self.source.node_facts()
+
     def status(self) -> SourceStatus:
         watch = WatchHealth("nodes", True, True, 0.0, None)
         ages_s = {"h100-01": 1.0}
@@ -78,8 +92,8 @@ class Followed:
 def exposition() -> list[Metric]:
     """A scrape after one filter call."""
     config = Configuration(metrics=MetricsSection(detail="device"))
-    # Features declare counters.
-    extender, resources = Extender(config, servings(config)), config.resource_names()
+    features = servings(config)
+    extender, resources = Extender(config, features), config.resource_names()
     nodes = Extender(config)
     source = InventorySource(SAMPLE, nodes, resources)
     source.load()
@@ -92,17 +106,21 @@ def exposition() -> list[Metric]:
     watch.restarts.inc("nodes", "ended")
     problems = ReportProblems()
     problems.refused("n", "it contradicts itself")
-    failures = FailureCount()
-    failures.listed()
     failed = msgspec.convert(terminated(pod("p", on="n"), "CUDA out of memory"), kube.Pod)
-    failures.seen("p", failed, (bound_pod(failed, resources), "n"))
+    live = LiveInventory(transport, extender, config, AllFeatures([]))
+    followers = features.follow(live).pods
+    for follower in followers:
+        follower.listed()
+        follower.seen("p", failed, (bound_pod(failed, resources), "n"))
     api = Bindings(transport)
     binder = Binder(LockedCache(Cache(1, 2), extender), api, resources, (), lambda: None, 1.0)
     pending = {REASONS[0].text: 1}
     long = [LongWait("team", "train-0", REASONS[0].text, 3600.0)]
     followed, certificate = Followed(source, idle, binder), Path("no-certificate")
     gpus = gpu_text(followed, config)
-    idle_text = IdleText(followed, gpus, config.idle_after_s(), "device")
+    explainer = Explainer(followed, extender.record, config, extender.places, extender.new_nodes)
+    waiting = WaitingPods(followed, extender.record, explainer)
+    served = Served(config, followed, extender, Explaining(explainer), waiting, gpus, features)
     metrics = Metrics(
         followed,
         config,
@@ -112,13 +130,13 @@ def exposition() -> list[Metric]:
         lambda: {("team", "Job", "train"): 1},
         lambda: {"worker": 3},
         gpus,
-        Parts(metrics=(ValueMetrics(followed, config), QueueMetrics(lambda: Plan(1.0))), texts=(idle_text,)),
+        features.join(served),
     )
     metrics.observe("filter", 200, 0.001)
     metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))
     found = list(text_string_to_metric_families(b"".join(metrics.render()).decode()))
     # Counters count as long as their objects live.
-    del watch, problems, binder, failures
+    del watch, problems, binder, followers
     return found
 
 
