@@ -37,6 +37,7 @@ from scheduler_ext.features.defrag.movable import OPT_OUTS
 from scheduler_ext.main import main as scheduler_ext
 from scheduler_ext.wire import config
 from tests.exposition import exposition
+from tests.pages import is_of_a_missing_feature
 
 ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "manifests" / "charts" / "gpu-scheduler"
@@ -66,6 +67,8 @@ def linked(page: Path, text: str) -> str:
 
     def link(found: re.Match[str]) -> str:
         path, anchor = found.groups()
+        if is_of_a_missing_feature(ROOT / path):
+            return found[0]
         headings = re.findall(r"^#+ (.+)$", (ROOT / path).read_text(), re.MULTILINE)
         title = next(each for each in headings if not anchor or _anchor(each) == anchor)
         return f"[{title}]({relpath(ROOT / path, page.parent)}{anchor})"
@@ -369,6 +372,11 @@ def explained(page: Path, before: str) -> str:
 # All parts
 
 
+def _of_a_missing_feature(page: Path, before: str) -> str:
+    # Of the installed ones none is left out: each has to have a place.
+    return "This command is not installed."
+
+
 def _figure(render: Callable[[], str], page: Path, before: str) -> str:
     return render()
 
@@ -435,10 +443,11 @@ def main(
     def renewed(page: Path, text: str) -> str:
         def renew(found: re.Match[str]) -> str:
             name, old = found.groups()
-            if name not in parts:
+            part = parts.get(name, _of_a_missing_feature if name.startswith("command ") else None)
+            if part is None:
                 raise SystemExit(f"{page.relative_to(root)}: no part is named {name!r}")
             used.add(name)
-            new = parts[name](page, text[: found.start()])
+            new = part(page, text[: found.start()])
             return f"<!-- generated: {name} -->" + (f"\n\n{new}\n\n" if "\n" in old else new) + "<!-- end -->"
 
         return _PART.sub(renew, text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from scheduler_ext.feature import installed
+
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
 SAMPLE = ROOT / "config" / "sample-inventory.yaml"
@@ -23,6 +25,12 @@ FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 def page(name: str) -> str:
     """A page of the reference."""
     return (REFERENCE / f"{name}.md").read_text()
+
+
+def is_of_a_missing_feature(path: Path) -> bool:
+    """Whether a page belongs to a feature that is not installed."""
+    *folders, name = path.relative_to(ROOT).parts[:3]
+    return folders == ["docs", "features"] and name not in {feature.name for feature in installed()}
 
 
 def rows(text: str) -> list[list[str]]:
