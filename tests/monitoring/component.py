@@ -8,13 +8,27 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from scheduler_ext.feature import installed
 from tests.manifests.objects import Json
+from tests.monitoring.promql import metrics_in
 from tests.pages import ROOT
 
 MONITORING = ROOT / "manifests" / "components" / "monitoring"
 # Grafana's values for its variables when everything is selected.
 EVERYTHING = {"cluster": ".*", "node": ".*", "model": ".*"}
 _RATE_INTERVAL = "20s"
+# The metrics of features that rules and panels ask for.
+_OF_FEATURES = {
+    "autoscaling": {"gpu_extender_autoscaler_blind_rejections_total"},
+    "cost": {
+        "gpu_extender_gpus_value",
+        "gpu_extender_gpus_idle_value",
+        "gpu_extender_namespace_allocated_value",
+        "gpu_extender_namespace_idle_value",
+    },
+    "gangs": {"gpu_extender_queue_pods", "gpu_extender_nominations_total"},
+    "idle": {"gpu_extender_gpus_idle", "gpu_extender_idle_pods", "gpu_extender_gpu_out_of_memory_total"},
+}
 
 
 class Query(NamedTuple):
@@ -46,8 +60,15 @@ def groups() -> tuple[Json, ...]:
 
 
 def alerts() -> dict[str, Json]:
-    """Every alert by name."""
-    return {rule["alert"]: rule for group in groups() for rule in group["rules"]}
+    """Every alert by name, but those of missing features."""
+    rules = (rule for group in groups() for rule in group["rules"])
+    return {rule["alert"]: rule for rule in rules if _has_series(rule["expr"])}
+
+
+def _has_series(expression: str) -> bool:
+    """False if it asks for metrics of a feature that is not installed."""
+    missing = _OF_FEATURES.keys() - {feature.name for feature in installed()}
+    return not any(metrics_in(expression) & _OF_FEATURES[name] for name in missing)
 
 
 def rules_file() -> str:
@@ -69,11 +90,12 @@ def panels() -> list[Json]:
 
 
 def queries() -> list[Query]:
-    """Every expression of every panel."""
+    """Every expression of every panel that is not of a missing feature."""
     return [
         Query(panel["title"], target["legendFormat"], target["expr"])
         for panel in panels()
         for target in panel["targets"]
+        if _has_series(target["expr"])
     ]
 
 
