@@ -31,7 +31,7 @@ from click.testing import CliRunner
 
 from benchmarks import published
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, Wishes
+from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX, Wishes
 from scheduler_ext.feature import installed
 from scheduler_ext.features.defrag.movable import OPT_OUTS
 from scheduler_ext.main import main as scheduler_ext

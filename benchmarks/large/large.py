@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from benchmarks.large.large_pod import LargePod, pod
 from benchmarks.large.large_report import managed_fields, report
-from scheduler_ext.core.request.gang_wish import GATE
+from scheduler_ext.core.request.gang_request import GATE
 from tests.kube_objects import Json
 
 SEED = 20261121

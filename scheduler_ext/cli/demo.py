@@ -26,8 +26,8 @@ import yaml
 from scheduler_ext.cli.output import print_table
 from scheduler_ext.core.errors import SchedulerExtError
 from scheduler_ext.core.intree import intree_rejection
+from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.feature import installed
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.wire import kube

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler_ext.cluster.agent_labels import AgentLabels
-from scheduler_ext.cluster.events.cures import Cures
 from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems, Warn
 from scheduler_ext.cluster.events.placement_events import PlacementEvents
+from scheduler_ext.cluster.events.queueing_hints import Cures
 from scheduler_ext.cluster.following import Live
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.node.node import NodeInfo

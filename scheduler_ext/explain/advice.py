@@ -16,9 +16,9 @@ from scheduler_ext.core.intree import InTreeRejection, PodNeeds, is_passing
 from scheduler_ext.core.intree.affinity import Requirement
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX, WISHES, selector_hint
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import ResourceNames, shown_resource
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES, selector_hint
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.nearest import RefusingNode
 from scheduler_ext.explain.sentences import listed, nodes_in_words

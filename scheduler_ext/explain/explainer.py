@@ -13,7 +13,7 @@ from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod, Wait
 from scheduler_ext.core.node.nominated import without_kept
 from scheduler_ext.core.preemption.dry_run import without
-from scheduler_ext.core.request.gang_wish import GangKey
+from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
@@ -25,7 +25,7 @@ from scheduler_ext.explain.recorded import recorded_values
 from scheduler_ext.explain.sentences import asks
 from scheduler_ext.explain.snapshot_dump import taken
 from scheduler_ext.extender.new_nodes import NewNodes
-from scheduler_ext.extender.places import PreemptionAnswers
+from scheduler_ext.extender.preemption_answers import PreemptionAnswers
 from scheduler_ext.extender.record import Offered, Record, Recorded
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration

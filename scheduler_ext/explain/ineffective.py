@@ -6,7 +6,14 @@ from contextlib import suppress
 
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.node_labels import VALUE_LABEL, stated_value, value_text
-from scheduler_ext.core.request import wishes
+from scheduler_ext.core.request.constraints import (
+    ANNOTATION_PREFIX,
+    meant_annotation,
+    resource_hint,
+    shown,
+    spelling_hint,
+    unknown_annotations,
+)
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, refused_amounts
 from scheduler_ext.core.request.resource_names import ResourceNames, shown_resource
@@ -49,7 +56,7 @@ def warnings(
     if bad:
         first = next(iter(bad))
         which = first + (f" and {len(bad) - 1} more" if len(bad) > 1 else "")
-        text = wishes.shown(bad[first])
+        text = shown(bad[first])
         found.append(f"{VALUE_LABEL} of {which}: {text} is no price such as 2.5, so the model's counts")
     return found
 
@@ -101,7 +108,7 @@ def pod_warnings(
     looks_so = bool(_pod_level(pod, resources)) or any(map(resources.looks_like_gpu, names))
     if isinstance(request, GpuRequest) and not request.asks_gpu and not looks_so:
         annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
-        asked = [key for key in annotations if key.startswith(wishes.ANNOTATION_PREFIX)]
+        asked = [key for key in annotations if key.startswith(ANNOTATION_PREFIX)]
         text = "the pod asks no GPU resource, so this extender refuses no node"
         if devices := [name for name in names if "/" in name]:
             text += f"; only kube-scheduler counts {listed(devices, 'and', _NAMED)}"
@@ -159,7 +166,7 @@ def _refused_amounts(pod: kube.Pod, resources: ResourceNames) -> Iterator[str]:
                     limit = quantity_text(limits[name]) if name in limits else None
                     problem = refused_amounts(name, quantity_text(raw), limit)
             if problem is not None:
-                yield f"container {wishes.shown(container.name or '')}: {wishes.shown(name)}: {problem}"
+                yield f"container {shown(container.name or '')}: {shown(name)}: {problem}"
 
 
 def misspellings(pod: kube.Pod, resources: ResourceNames, nodes: Iterable[NodeInfo]) -> list[str]:
@@ -168,18 +175,18 @@ def misspellings(pod: kube.Pod, resources: ResourceNames, nodes: Iterable[NodeIn
     annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
     found = [
         f"annotation {key}: unknown, does nothing{_meant(key, resources.share)}"
-        for key in wishes.unknown_annotations(annotations)
+        for key in unknown_annotations(annotations)
     ]
     others = [name for name in resource_names(pod.spec or kube.PodSpec()) if not resources.is_gpu(name)]
     share = resources.share
-    hints = [(f"annotation {name}", wishes.spelling_hint(name, share)) for name in sorted(annotations)]
-    hints += [(f"resource {name}", wishes.resource_hint(name, share)) for name in others]
+    hints = [(f"annotation {name}", spelling_hint(name, share)) for name in sorted(annotations)]
+    hints += [(f"resource {name}", resource_hint(name, share)) for name in others]
     found += [f"{what} has no effect in this extender; {hint}" for what, hint in hints if hint]
     uncounted = [each for each in others if resources.looks_like_gpu(each)]
     with_node = [info for info in nodes if info.allocatable is not None] if uncounted else []
     found += [*_pod_level(pod, resources), *_refused_amounts(pod, resources)]
     return found + [
-        _uncounted(name, resources, with_node) for name in uncounted if not wishes.resource_hint(name, share)
+        _uncounted(name, resources, with_node) for name in uncounted if not resource_hint(name, share)
     ]
 
 
@@ -207,5 +214,5 @@ def _meant(key: str, share: str) -> str:
     """The annotation that the author may have meant, or where the resource of shares belongs."""
     if key == share:
         return "; it is a resource: ask it in a container's resources.limits"
-    meant = wishes.meant_annotation(key)
+    meant = meant_annotation(key)
     return f"; did you mean {meant}?" if meant is not None else ""

@@ -10,9 +10,9 @@ from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, profile_from_resource
 from scheduler_ext.core.node.holdings import unknown_shares
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.offered_instances import cordon_problem
+from scheduler_ext.core.request.constraints import wishes_in_words
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import shown_resource
-from scheduler_ext.core.request.wishes import wishes_in_words
 
 BEING_DELETED = "it is being deleted, so kube-scheduler does not place it"
 ENDED = "it has ended, so kube-scheduler does not place it"

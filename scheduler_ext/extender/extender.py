@@ -30,7 +30,7 @@ from scheduler_ext.extender.budgets import Budgets
 from scheduler_ext.extender.generation import Generation, SeenNodes
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.nominations import NOMINATED, Nominations
-from scheduler_ext.extender.places import PreemptionAnswers
+from scheduler_ext.extender.preemption_answers import PreemptionAnswers
 from scheduler_ext.extender.preemptor import Advice, Preemptor
 from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.refusals import Refusals

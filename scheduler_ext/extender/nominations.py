@@ -11,7 +11,7 @@ from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.generation import Generation
-from scheduler_ext.extender.places import PreemptionAnswers
+from scheduler_ext.extender.preemption_answers import PreemptionAnswers
 from scheduler_ext.wire.extender_args import ExtenderArgs
 from scheduler_ext.wire.pod.pod_identity import pod_priority, pod_uid
 

@@ -21,7 +21,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.budgets import Budgets
-from scheduler_ext.extender.places import BEHIND_S, PreemptionAnswers, likeliest
+from scheduler_ext.extender.preemption_answers import BEHIND_S, PreemptionAnswers, likeliest
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.extender_args import PreemptionArgs, decode_preemption, encode_victims
 from scheduler_ext.wire.planned_annotation import ONLY_NODE, only_node

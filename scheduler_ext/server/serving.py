@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from scheduler_ext.background import Background
     from scheduler_ext.core.node.node import NodeInfo, Wait
-    from scheduler_ext.core.request.gang_wish import GangKey
+    from scheduler_ext.core.request.gang_request import GangKey
     from scheduler_ext.explain.waiting import WaitingPods
     from scheduler_ext.extender.answer import Answer
     from scheduler_ext.extender.extender import Extender

@@ -12,11 +12,11 @@ from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo, version_number
 from scheduler_ext.core.node.promisable import shareable_mib
-from scheduler_ext.core.request.gang_wish import GangWish
+from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX
+from scheduler_ext.core.request.gang_request import GangWish
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import vendor_of
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod, admits, model_of
 from scheduler_ext.sim.world import TraceNode, World
 from scheduler_ext.sources.clusterstate import ClusterState

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import click
 
 from scheduler_ext.cli.options import Decorator
-from scheduler_ext.core.request.gang_wish import GangWish
+from scheduler_ext.core.request.gang_request import GangWish
 from scheduler_ext.feature import installed
 from scheduler_ext.sim.experiment import Experiment, RunOutcome
 from scheduler_ext.whatif.whatif import Asker, WhatIf

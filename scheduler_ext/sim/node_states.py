@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
-from scheduler_ext.core.gpu.room import DeviceHoldings
+from scheduler_ext.core.gpu.share_memory import DeviceHoldings
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import Node, NodeInfo, Slot
 from scheduler_ext.core.node.state import coarse_free_milli, resolve_held

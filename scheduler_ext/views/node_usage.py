@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from scheduler_ext.core.gpu.gpu import Device
-from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, ShareMemory
+from scheduler_ext.core.gpu.share_memory import NOTHING_HELD, DeviceHoldings, ShareMemory
 from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
 from scheduler_ext.core.node.estimate import Estimate

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing, place
 from scheduler_ext.core.forecast.demand import part_milli
-from scheduler_ext.core.gpu.room import ShareMemory
+from scheduler_ext.core.gpu.share_memory import ShareMemory
 from scheduler_ext.core.node.columns import Ints, copied
 from scheduler_ext.core.node.holdings import holdings_of, share_peaks
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, Node, NodeInfo

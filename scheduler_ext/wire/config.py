@@ -16,6 +16,7 @@ from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.node.node_labels import MAX_VALUE
+from scheduler_ext.core.request.constraints import shown
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.resource_names import (
@@ -24,7 +25,6 @@ from scheduler_ext.core.request.resource_names import (
     DEFAULT_WHOLE,
     ResourceNames,
 )
-from scheduler_ext.core.request.wishes import shown
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.feature import installed
 from scheduler_ext.wire import kube

@@ -17,8 +17,15 @@ from typing import NamedTuple
 import msgspec
 
 from scheduler_ext.core.errors import ConfigError
-from scheduler_ext.core.request.gang_wish import GATE, NODE_POOL, GangKey, GangWish, InvalidGang, OnDeadline
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, shown
+from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX, shown
+from scheduler_ext.core.request.gang_request import (
+    GATE,
+    NODE_POOL,
+    GangKey,
+    GangWish,
+    InvalidGang,
+    OnDeadline,
+)
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.times import duration_s

@@ -17,8 +17,8 @@ import msgspec
 
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.core.request.gang_wish import GangWish
-from scheduler_ext.core.request.wishes import shown
+from scheduler_ext.core.request.constraints import shown
+from scheduler_ext.core.request.gang_request import GangWish
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_object
 from scheduler_ext.wire.gang_groups import MadeGangs, made_gangs

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Raw
 
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
+from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX
 from scheduler_ext.wire import kube
 
 _encoder = msgspec.json.Encoder()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.node.node import Wait
-from scheduler_ext.core.request.gang_wish import GATE
+from scheduler_ext.core.request.gang_request import GATE
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.sentences import BEING_DELETED
 from scheduler_ext.explain.waiting import FITS_NOW, NOT_ASKED, LongWait, WaitingPods

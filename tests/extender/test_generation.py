@@ -14,7 +14,7 @@ from scheduler_ext.core.snapshot.table import Table, build_snapshot
 from scheduler_ext.extender import generation
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.generation import Generation, SeenNodes
-from scheduler_ext.extender.places import PreemptionAnswers
+from scheduler_ext.extender.preemption_answers import PreemptionAnswers
 from tests.core.asked import share, t4
 from tests.core.cycle.test_overlay import SIZING, UNEVEN, assert_same
 from tests.core.reported import bound, node, wants

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.request.gang_wish import GATE
+from scheduler_ext.core.request.gang_request import GATE
 from tests.extender.foreseeing import WHOLE
 from tests.extender.preempting import whole_node
 from tests.kube_objects import ANNOTATION, pod

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.request.gang_wish import GATE, GangKey, GangWish, InvalidGang, OnDeadline
+from scheduler_ext.core.request.gang_request import GATE, GangKey, GangWish, InvalidGang, OnDeadline
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_groups import declared_group
 from scheduler_ext.wire.gangs import DeclaredGroup, Group, gang_wish, max_duration_s

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.core.request.gang_wish import GangWish
+from scheduler_ext.core.request.gang_request import GangWish
 from scheduler_ext.wire.gangs import gang_wish
 from scheduler_ext.wire.manifests import every_pod, in_namespace
 from scheduler_ext.wire.objects import read_manifests, read_pods

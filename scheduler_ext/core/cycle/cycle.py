@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.cycle.crowding import crowding, weights_at
 from scheduler_ext.core.cycle.policy import SchedulingPolicy, priority_level
 from scheduler_ext.core.cycle.share_cost import share_cost
+from scheduler_ext.core.cycle.weights import crowding, weights_at
 from scheduler_ext.core.filters import FILTERS, REASONS
 from scheduler_ext.core.filters.fresh import unknown_wishes
 from scheduler_ext.core.framework.allocate import MAX_SEARCH_STEPS, ShareFit

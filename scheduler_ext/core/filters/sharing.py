@@ -8,8 +8,8 @@ from scheduler_ext.core.framework.criterion import Change, Filter, Trial, View
 from scheduler_ext.core.framework.refusal import NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node, NodeState
+from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 
 _SLICES = "MIG instances"
 

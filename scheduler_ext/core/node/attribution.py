@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, profile_from_resource
-from scheduler_ext.core.gpu.room import DeviceHoldings, ShareMemory
+from scheduler_ext.core.gpu.share_memory import DeviceHoldings, ShareMemory
 from scheduler_ext.core.node.estimated_slot import whole_names
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import Node, NodeInfo, Unit

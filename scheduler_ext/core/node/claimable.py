@@ -12,7 +12,7 @@ from scheduler_ext.core.dra.device import DraDevice, amounts, memory_mib
 from scheduler_ext.core.dra.device_taints import CORDONED, UNHEALTHY
 from scheduler_ext.core.dra.published import ClaimedDevice, DeviceAsk
 from scheduler_ext.core.gpu.gpu import Device
-from scheduler_ext.core.gpu.room import DeviceHoldings, ShareMemory
+from scheduler_ext.core.gpu.share_memory import DeviceHoldings, ShareMemory
 from scheduler_ext.core.intree.affinity import first_untolerated
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import UNKNOWN_FREE, UNLIMITED, NodeInfo, Slot, Unit

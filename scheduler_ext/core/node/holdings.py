@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from scheduler_ext.core.dra.device import GPU_DRIVERS, DraDevice, memory_mib
 from scheduler_ext.core.dra.published import ClaimedDevice, DeviceId
 from scheduler_ext.core.gpu.gpu import Device, Holder, MigInstance
-from scheduler_ext.core.gpu.room import DeviceHoldings
+from scheduler_ext.core.gpu.share_memory import DeviceHoldings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of

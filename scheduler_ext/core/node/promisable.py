@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
-from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, ShareMemory
+from scheduler_ext.core.gpu.share_memory import NOTHING_HELD, DeviceHoldings, ShareMemory
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, pod_of, share_peaks
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.state import resolve_held

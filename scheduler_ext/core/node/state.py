@@ -8,7 +8,7 @@ from operator import or_
 from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, resource_from_profile, window
 from scheduler_ext.core.gpu.models import canonical_model
-from scheduler_ext.core.gpu.room import DeviceHoldings, ShareMemory
+from scheduler_ext.core.gpu.share_memory import DeviceHoldings, ShareMemory
 from scheduler_ext.core.node.beyond_allocatable import beyond_allocatable
 from scheduler_ext.core.node.claimable import Claimable, OneWay
 from scheduler_ext.core.node.estimated_slot import estimated_slot, whole_names, without_free_memory

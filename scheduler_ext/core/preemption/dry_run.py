@@ -12,7 +12,7 @@ from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.framework.allocate import MAX_SEARCH_STEPS
 from scheduler_ext.core.gpu.gpu import Report
-from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings
+from scheduler_ext.core.gpu.share_memory import NOTHING_HELD, DeviceHoldings
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo, Slot

@@ -14,7 +14,7 @@ from math import lcm
 from typing import NamedTuple, Protocol
 
 from scheduler_ext.core.gpu.gpu import Device
-from scheduler_ext.core.gpu.room import DeviceHoldings, ShareMemory
+from scheduler_ext.core.gpu.share_memory import DeviceHoldings, ShareMemory
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, Slot
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_important_first, over_budget
 from scheduler_ext.core.preemption.dry_run import DryRun, Gone

@@ -7,9 +7,7 @@ from enum import Enum
 
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, profile_from_resource
 from scheduler_ext.core.gpu.models import GpuModel
-from scheduler_ext.core.request.quantity import MAX_COUNT, QuantityError, as_count, parse_quantity
-from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
-from scheduler_ext.core.request.wishes import (
+from scheduler_ext.core.request.constraints import (
     ANNOTATION_PREFIX,
     MODEL_HINT,
     WishError,
@@ -18,6 +16,8 @@ from scheduler_ext.core.request.wishes import (
     part_hint,
     shown,
 )
+from scheduler_ext.core.request.quantity import MAX_COUNT, QuantityError, as_count, parse_quantity
+from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 # Placing shares costs their number squared; no pod of this size has been seen.
 MAX_SHARES = 64

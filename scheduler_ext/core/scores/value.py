@@ -4,12 +4,12 @@ import numpy as np
 
 from scheduler_ext.core.framework.criterion import Scoring
 from scheduler_ext.core.node.columns import Floats
-from scheduler_ext.core.snapshot.thrift import thrift
+from scheduler_ext.core.snapshot.value_weights import thrift
 
 
 class Value:
     """1 if the pod takes the least valuable GPUs of the cluster, lower with the rank of the taken ones. How
-    much it counts depends on the cluster (core/snapshot/thrift.py). A share counts as its whole GPU. A
+    much it counts depends on the cluster (core/snapshot/value_weights.py). A share counts as its whole GPU. A
     strategy of the pod's own decides instead."""
 
     name = "value"

@@ -20,8 +20,8 @@ from scheduler_ext.core.node.node import Node, NodeState
 from scheduler_ext.core.snapshot.name_index import NameIndex
 from scheduler_ext.core.snapshot.planned_pods import NO_PLANNED, PlannedPods
 from scheduler_ext.core.snapshot.smallness import smallness
-from scheduler_ext.core.snapshot.thrift import thrift_of_models
 from scheduler_ext.core.snapshot.value_ranks import ValueRanks, value_ranks
+from scheduler_ext.core.snapshot.value_weights import thrift_of_models
 
 
 def scarcity(wanted: Floats, idle: Floats) -> Floats:

@@ -11,10 +11,10 @@ from typing import Any
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.intree import is_passing, needs_key
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
-from scheduler_ext.core.request.gang_wish import GangWish
+from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX
+from scheduler_ext.core.request.gang_request import GangWish
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.explain.explainer import other_scheduler
 from scheduler_ext.features.defrag.movable import Rules, movable_pods
 from scheduler_ext.features.defrag.moves import Effort, Move, Stuck

@@ -8,8 +8,8 @@ from typing import Any
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.intree import OTHER_NODES
 from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.in_words import devices as devices_in_words
 from scheduler_ext.explain.in_words import shortfall

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scheduler_ext.cluster.following import Following, Live, PodFollower
 from scheduler_ext.core.node.node import Wait
-from scheduler_ext.core.request.gang_wish import GangKey
+from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.features.gangs import counters as counters  # They show in any case.
 from scheduler_ext.features.gangs.planning.plan import Plan

@@ -9,7 +9,7 @@ from scheduler_ext.core.dra.device import GPU_DRIVERS, DraDevice, memory_mib
 from scheduler_ext.core.dra.published import ClaimedDevice
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
 from scheduler_ext.core.gpu.readings import Readings
-from scheduler_ext.core.gpu.room import NOTHING_HELD, ShareMemory
+from scheduler_ext.core.gpu.share_memory import NOTHING_HELD, ShareMemory
 from scheduler_ext.core.node.claimed import gpu_pods
 from scheduler_ext.core.node.holdings import known_devices, seen_gpus, seen_instances, share_peaks
 from scheduler_ext.core.node.node import BoundPod, NodeInfo

@@ -12,7 +12,7 @@ from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Victims
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.explain.intree_nodes import with_pods
-from scheduler_ext.extender.places import cost_of
+from scheduler_ext.extender.preemption_answers import cost_of
 from scheduler_ext.extender.preemptor import by_cost
 from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf
 from scheduler_ext.wire import kube

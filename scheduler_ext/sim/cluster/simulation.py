@@ -10,7 +10,7 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.intree import NO_NODES
-from scheduler_ext.core.request.gang_wish import GangKey, GangWish, InvalidGang
+from scheduler_ext.core.request.gang_request import GangKey, GangWish, InvalidGang
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.sim.cluster.eviction import find_eviction
 from scheduler_ext.sim.extension import GangPlaces, Missed, extensions

@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from scheduler_ext.core.cycle.crowding import crowding, weights_at
 from scheduler_ext.core.cycle.cycle import filter_nodes
+from scheduler_ext.core.cycle.weights import crowding, weights_at
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
@@ -19,7 +19,7 @@ from scheduler_ext.core.scores.value import Value
 from scheduler_ext.core.snapshot.smallness import smallness
 from scheduler_ext.core.snapshot.snapshot import scarcity
 from scheduler_ext.core.snapshot.table import Table
-from scheduler_ext.core.snapshot.thrift import thrift_of_models
+from scheduler_ext.core.snapshot.value_weights import thrift_of_models
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, StateKey
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
 from scheduler_ext.sim.state_by_state import KindRequest, StateByState, knows

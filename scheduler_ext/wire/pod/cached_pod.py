@@ -5,10 +5,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from scheduler_ext.core.node.node import BoundPod, PendingPod
+from scheduler_ext.core.request.constraints import wished_models
 from scheduler_ext.core.request.pod_kinds import task_class
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, parse_holding
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.core.request.wishes import wished_models
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.controllers import top_controller
 from scheduler_ext.wire.cpu import pod_cpu_milli

@@ -9,10 +9,10 @@ from typing import Protocol
 import msgspec
 
 from scheduler_ext.core.intree import effective_requests
+from scheduler_ext.core.request.constraints import resource_hint
 from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
 from scheduler_ext.core.request.request import ContainerRole
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.core.request.wishes import resource_hint
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.kube import quantity_text
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.events import cures as cures_module
+from scheduler_ext.cluster.events import queueing_hints
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -35,7 +35,7 @@ LONG_AGO_S = -60.0
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cures_module, "EVERY_S", 0.05)
+    monkeypatch.setattr(queueing_hints, "EVERY_S", 0.05)
 
 
 def looked(living: Living) -> None:
@@ -47,7 +47,7 @@ def looked(living: Living) -> None:
 
 
 def test_the_cure_of_a_refusal_is_nudged(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cures_module, "_BEHIND_S", LONG_AGO_S)
+    monkeypatch.setattr(queueing_hints, "_BEHIND_S", LONG_AGO_S)
     # No GPU is free, and both are sick.
     for name in "ab":
         living.report(name, gpu(0, **SICK))
@@ -67,7 +67,7 @@ def test_the_end_of_a_place_that_preempt_named_is_nudged(
     living: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A GPU became free meanwhile, and was refused to all pods but one."""
-    monkeypatch.setattr(cures_module, "_BEHIND_S", LONG_AGO_S)
+    monkeypatch.setattr(queueing_hints, "_BEHIND_S", LONG_AGO_S)
     for name in "ab":
         living.bind(f"p-{name}", on=name)
     living.start()
@@ -149,7 +149,7 @@ class TestOfTwoExtenders:
 @pytest.fixture
 def unfollowed(server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> Living:
     """A publisher driven by the test: no thread runs, and each change is examined on arrival."""
-    monkeypatch.setattr(cures_module, "EVERY_S", 0.0)
+    monkeypatch.setattr(queueing_hints, "EVERY_S", 0.0)
     living = Living(server, transport)
     resources = Configuration().resource_names()
     sick = assemble(read_objects(inventory(*(gpu_node(n, [gpu(0, **SICK)]) for n in "ab"))), resources)

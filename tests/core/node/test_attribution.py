@@ -10,7 +10,7 @@ from hypothesis import given
 
 from scheduler_ext.core.gpu.gpu import Holder, Memory
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
-from scheduler_ext.core.gpu.room import DeviceHoldings
+from scheduler_ext.core.gpu.share_memory import DeviceHoldings
 from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo

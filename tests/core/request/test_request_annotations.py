@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.request.constraints import Wishes, parse_wishes, unknown_annotations, wishes_in_words
 from scheduler_ext.core.request.request import (
     ContainerAsk,
     ContainerRole,
@@ -17,7 +18,6 @@ from scheduler_ext.core.request.request import (
     parse_request,
 )
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.core.request.wishes import Wishes, parse_wishes, unknown_annotations, wishes_in_words
 
 PREFIX = "gpu.scheduler-ext.io/"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
-from scheduler_ext.core.request.gang_wish import GangKey
+from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import FITS_NOW, WaitingPods
 from scheduler_ext.wire.config import Configuration, InspectionSection

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile
-from scheduler_ext.core.gpu.room import NOTHING_HELD, ShareMemory
+from scheduler_ext.core.gpu.share_memory import NOTHING_HELD, ShareMemory
 from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.node_labels import (
     AGENT_LABEL,

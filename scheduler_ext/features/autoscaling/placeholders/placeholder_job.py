@@ -4,8 +4,8 @@ at its deadline, also where no extender runs any longer."""
 import json
 from typing import Any, Final
 
+from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX
 from scheduler_ext.core.request.request import PLACEHOLDER_MODEL
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.features.autoscaling.placeholders.needed_nodes import NeededNode, placeholder_affinity
 
 PRIORITY_CLASS: Final = "gpu-placeholder"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from scheduler_ext.core.request.gang_wish import GangKey, GangWish, InvalidGang
+from scheduler_ext.core.request.gang_request import GangKey, GangWish, InvalidGang
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod
 

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from scheduler_ext.cluster.api_paths import budgets_path, pod_path
 from scheduler_ext.cluster.client.transport import JSON, JSON_PATCH, RefusedError, Transport
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.core.request.gang_wish import GangKey
+from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_eviction, gate_patch
 from scheduler_ext.wire import selectors

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cachetools import TTLCache
 
 from scheduler_ext.cluster.events.event_recorder import WriteEvent, event_body
-from scheduler_ext.core.request.gang_wish import GangKey
+from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
 
 STARTING = "GPUGangStarting"

@@ -14,7 +14,7 @@ from typing import Any
 from scheduler_ext.cluster.client.transport import RefusedError, UnreachableError, is_transient
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.core.request.gang_wish import GangKey
+from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.features.gangs.counters import EVICTIONS, GATES_LIFTED
 from scheduler_ext.features.gangs.live.gang_calls import GangCalls
 from scheduler_ext.features.gangs.live.gang_events import GangEvents

@@ -15,7 +15,7 @@ from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.core.request.gang_wish import GangKey, GangWish, InvalidGang, OnDeadline
+from scheduler_ext.core.request.gang_request import GangKey, GangWish, InvalidGang, OnDeadline
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.gangs.live.gang_assembly import Assembled, WaitingMembers, assemble
 from scheduler_ext.features.gangs.live.gang_entries import GangEntries

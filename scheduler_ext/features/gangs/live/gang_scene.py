@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.gang_wish import NODE_POOL, GangKey, GangWish
+from scheduler_ext.core.request.gang_request import NODE_POOL, GangKey, GangWish
 from scheduler_ext.features.gangs.planning.draining import Running, Topology
 
 # The extender may evict no pods there.

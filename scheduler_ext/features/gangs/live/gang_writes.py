@@ -14,7 +14,7 @@ from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.core.request.gang_wish import GangKey
+from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.gangs.live.gang_assembly import Assembled
 from scheduler_ext.features.gangs.live.gang_calls import GangCalls

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from scheduler_ext.core.cycle.placing import Placing
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.request.gang_wish import GangKey
+from scheduler_ext.core.request.gang_request import GangKey
 
 Ask = TypeVar("Ask", contravariant=True)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from scheduler_ext.core.request.gang_wish import GangKey, GangWish, OnDeadline
+from scheduler_ext.core.request.gang_request import GangKey, GangWish, OnDeadline
 
 T = TypeVar("T")
 

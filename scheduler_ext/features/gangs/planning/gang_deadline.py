@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from scheduler_ext.core.request.gang_wish import OnDeadline
+from scheduler_ext.core.request.gang_request import OnDeadline
 from scheduler_ext.features.gangs.planning.gang import Gang, MemberState
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from scheduler_ext.core.cycle.placing import BestNode
-from scheduler_ext.core.request.gang_wish import GangKey
+from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.features.gangs.planning.draining import Draining, Running, Topology, remove_all
 from scheduler_ext.features.gangs.planning.gang import Gang, Member
 from scheduler_ext.features.gangs.planning.gang_fit import Domain, best_places, required_domains

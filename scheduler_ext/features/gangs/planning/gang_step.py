@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.core.request.gang_wish import GangKey, OnDeadline
+from scheduler_ext.core.request.gang_request import GangKey, OnDeadline
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.features.gangs.planning.draining import Draining, Running, Topology
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, rank

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from scheduler_ext.core.preemption.disruption import Budget, most_important_first
 from scheduler_ext.core.preemption.victim_search import Cost, Pricing
-from scheduler_ext.core.request.gang_wish import GangKey
+from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.features.gangs.planning.draining import Draining, Running, Topology, remove_all
 from scheduler_ext.features.gangs.planning.gang import Gang
 from scheduler_ext.features.gangs.planning.gang_fit import (

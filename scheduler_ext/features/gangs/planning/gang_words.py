@@ -8,7 +8,7 @@ from typing import TypeVar
 from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.framework.refusal import MissKind, few
-from scheduler_ext.core.request.gang_wish import NODE_POOL
+from scheduler_ext.core.request.gang_request import NODE_POOL
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import shown_resource
 from scheduler_ext.features.gangs.planning.gang import Gang

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.request.gang_wish import GangKey, GangWish
+from scheduler_ext.core.request.gang_request import GangKey, GangWish
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.gang_wish import NODE_POOL, GangKey, GangWish
+from scheduler_ext.core.request.gang_request import NODE_POOL, GangKey, GangWish
 from scheduler_ext.features.gangs.planning.draining import Topology
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
 from scheduler_ext.features.gangs.planning.gang_fit import GangMiss, fit

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler_ext.cluster.evictions import eviction_body
-from scheduler_ext.core.request.gang_wish import GATE
+from scheduler_ext.core.request.gang_request import GATE
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.planning.gang import MemberState, Refusal
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile
-from scheduler_ext.core.gpu.room import NOTHING_HELD, ShareMemory
+from scheduler_ext.core.gpu.share_memory import NOTHING_HELD, ShareMemory
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.views.node_value import gpu_price
 

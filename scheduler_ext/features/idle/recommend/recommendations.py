@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, resource_from_profile
-from scheduler_ext.core.gpu.room import NOTHING_HELD, ShareMemory
+from scheduler_ext.core.gpu.share_memory import NOTHING_HELD, ShareMemory
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.features.idle.recommend.observed_peaks import SEVERAL_ASKS, ObservedContainer, observed

@@ -12,7 +12,7 @@ from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.gang_wish import GATE
+from scheduler_ext.core.request.gang_request import GATE
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.features.gangs.live.own_writes import OwnWrites
 from scheduler_ext.features.gangs.live.planning import Planning

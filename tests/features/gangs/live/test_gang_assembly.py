@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler_ext.core.request.gang_wish import GATE, GangWish, InvalidGang
+from scheduler_ext.core.request.gang_request import GATE, GangWish, InvalidGang
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.live.gang_assembly import Assembled, WaitingMembers, assemble
 from scheduler_ext.features.gangs.planning.gang import MemberState

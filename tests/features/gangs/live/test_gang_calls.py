@@ -11,7 +11,7 @@ import pytest
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.preemption.disruption import Budget, PodSelector
-from scheduler_ext.core.request.gang_wish import GATE, GangKey
+from scheduler_ext.core.request.gang_request import GATE, GangKey
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.live.gang_calls import GangCalls
 from scheduler_ext.features.gangs.live.gang_pods import GangPods

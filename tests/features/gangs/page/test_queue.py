@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from scheduler_ext.core.request.gang_wish import GangKey
+from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
 from scheduler_ext.features.gangs.serving import GangsServing
 from tests.features.page.browser import NEEDS_BROWSER, Browser

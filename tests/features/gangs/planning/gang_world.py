@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
 
-from scheduler_ext.core.request.gang_wish import GangKey, GangWish
+from scheduler_ext.core.request.gang_request import GangKey, GangWish
 from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
 from scheduler_ext.features.gangs.planning.gang_bounds import Keeping

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.request.gang_wish import GangKey, GangWish
+from scheduler_ext.core.request.gang_request import GangKey, GangWish
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.features.gangs.planning.draining import Running, Topology
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.core.request.gang_wish import GangKey, GangWish
+from scheduler_ext.core.request.gang_request import GangKey, GangWish
 from scheduler_ext.features.gangs.planning.gang import Gang, MemberState, gangs_of, rank
 from tests.features.gangs.planning.memory_cluster import Ask, gang, member, team
 

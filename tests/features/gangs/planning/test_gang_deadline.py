@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.request.gang_wish import OnDeadline
+from scheduler_ext.core.request.gang_request import OnDeadline
 from scheduler_ext.features.gangs.planning.gang import Gang, MemberState
 from scheduler_ext.features.gangs.planning.gang_deadline import DeadlinePolicy, Standing, given_up, standing
 from tests.features.gangs.planning.memory_cluster import Ask, gang, member

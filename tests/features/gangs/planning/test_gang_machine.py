@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from scheduler_ext.core.request.gang_wish import GangWish, OnDeadline
+from scheduler_ext.core.request.gang_request import GangWish, OnDeadline
 from scheduler_ext.features.gangs.planning.gang_deadline import DeadlinePolicy
 from scheduler_ext.features.gangs.planning.gang_step import GangPolicy
 from scheduler_ext.features.gangs.planning.plan import State

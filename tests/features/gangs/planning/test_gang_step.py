@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.request.gang_wish import NODE_POOL, OnDeadline
+from scheduler_ext.core.request.gang_request import NODE_POOL, OnDeadline
 from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState
 from scheduler_ext.features.gangs.planning.gang_deadline import DeadlinePolicy

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.request.gang_wish import GangKey, GangWish
+from scheduler_ext.core.request.gang_request import GangKey, GangWish
 from scheduler_ext.features.gangs.planning.backfilled_cluster import BackfilledCluster
 from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.planning.emptied_nodes import EmptiedNodes

@@ -11,7 +11,7 @@ import pytest
 
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
-from scheduler_ext.core.request.gang_wish import GangKey
+from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.explainer import Explainer

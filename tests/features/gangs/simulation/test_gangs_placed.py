@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.request.gang_wish import GATE, GangWish
+from scheduler_ext.core.request.gang_request import GATE, GangWish
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.features.gangs.simulation.placed_together import GangsOfCluster
 from scheduler_ext.sim.extension import Missed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.request.gang_wish import GATE
+from scheduler_ext.core.request.gang_request import GATE
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.planning.gang import MemberState
 from scheduler_ext.features.gangs.planning.gang_bounds import Keeping

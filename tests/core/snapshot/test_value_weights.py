@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.snapshot.smallness import smallness
-from scheduler_ext.core.snapshot.thrift import exhaustion, thrift
+from scheduler_ext.core.snapshot.value_weights import exhaustion, thrift
 
 # L4, A100 and H200, say.
 RANKS = np.array([0.0, 0.4, 0.6])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.cycle.crowding import STEPS, crowding, weights_at
+from scheduler_ext.core.cycle.weights import STEPS, crowding, weights_at
 from scheduler_ext.core.snapshot.smallness import smallness
 
 WEIGHTS = {"residual-value": 1.0, "fragmentation": 0.1, "model-scarcity": 0.2}

@@ -14,7 +14,7 @@ from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.extender.places import BEHIND_S, UNHEARD_S
+from scheduler_ext.extender.preemption_answers import BEHIND_S, UNHEARD_S
 from tests.core.reported import SHARE, device
 from tests.explain.test_replay import running
 from tests.extender.foreseeing import read
