@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from scheduler_ext.core.cycle.policy import SchedulingPolicy, priority_level
 from scheduler_ext.core.cycle.share_cost import share_cost
-from scheduler_ext.core.cycle.weights import crowding, weights_at
+from scheduler_ext.core.cycle.weights import utilization_level, weights_at
 from scheduler_ext.core.filters import FILTERS, REASONS
 from scheduler_ext.core.filters.fresh import unknown_wishes
 from scheduler_ext.core.framework.allocate import MAX_SEARCH_STEPS, ShareFit
@@ -117,10 +117,10 @@ class Decision:
     def weights(self) -> Mapping[str, float]:
         """The weight of each score in a cluster like this one, by name."""
         snapshot = self.snapshot
-        full = crowding(snapshot.idle_part, snapshot.smallness)
+        full = utilization_level(snapshot.idle_part, snapshot.small_cluster)
         # In a cluster that is not full the shortage has no bearing, and is not computed.
         cpu_shortage = snapshot.cpu_shortage if full else 0.0
-        return weights_at(self.policy.weights, full, snapshot.smallness, cpu_shortage)
+        return weights_at(self.policy.weights, full, snapshot.small_cluster, cpu_shortage)
 
     @lazy
     def scoring(self) -> Scoring:

@@ -76,7 +76,7 @@ def _packing(
     breaking = per_gpu.unusable * spoilt + per_gpu.runs * fewer
     ranks = None
     if request.strategy is None and snapshot.value_ranks(values).differ:
-        counts = weights.get(Value.name, 0.0) * snapshot.thrift(values)
+        counts = weights.get(Value.name, 0.0) * snapshot.value_weights(values)
         ranks = snapshot.value_ranks(values).of(devices.model, counts)
 
     def cost(before: Ints, after: Ints) -> Floats:

@@ -24,19 +24,19 @@ _FACTORS_SHORT_OF_CPU = {WholeGpus.name: 30.0, Tightness.name: 6.0, NodeScarcity
 _FACTORS_SMALL = {Balance.name: 2 / 3, Value.name: 1.4}
 
 
-def crowding(idle_part: float, smallness: float) -> int:
+def utilization_level(idle_part: float, small_cluster: float) -> int:
     """How full a cluster is of which this part is idle: 0 to STEPS, and 0 if it is small."""
     # Rounded first, so that equal parts that were computed differently are equally full.
     full = (_MANY_IDLE - round(idle_part, 6)) / (_MANY_IDLE - _FEW_IDLE)
-    return round(min(max(full, 0.0), 1.0) * (1.0 - smallness) * STEPS)
+    return round(min(max(full, 0.0), 1.0) * (1.0 - small_cluster) * STEPS)
 
 
 def weights_at(
-    weights: Mapping[str, float], crowding: int, smallness: float, cpu_shortage: float
+    weights: Mapping[str, float], level: int, small_cluster: float, cpu_shortage: float
 ) -> dict[str, float]:
     """The weights in a cluster this full, 0 to STEPS, this small, and this short of CPU, 0 to 1 each."""
-    full = crowding / STEPS
-    parts = (full, _FACTORS), (full * cpu_shortage, _FACTORS_SHORT_OF_CPU), (smallness, _FACTORS_SMALL)
+    full = level / STEPS
+    parts = (full, _FACTORS), (full * cpu_shortage, _FACTORS_SHORT_OF_CPU), (small_cluster, _FACTORS_SMALL)
     changed = dict(weights)
     for part, factors in parts:
         for name in factors.keys() & changed.keys():

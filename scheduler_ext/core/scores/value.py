@@ -4,7 +4,7 @@ import numpy as np
 
 from scheduler_ext.core.framework.criterion import Scoring
 from scheduler_ext.core.node.columns import Floats
-from scheduler_ext.core.snapshot.value_weights import thrift
+from scheduler_ext.core.snapshot.value_weights import value_weight
 
 
 class Value:
@@ -21,9 +21,9 @@ class Value:
         snapshot = scoring.snapshot
         if any(ask.profile for ask, _ in scoring.units):
             # Idle whole GPUs have no bearing on MIG instances.
-            counts = np.full(len(snapshot.models), thrift(1.0, snapshot.smallness))
+            counts = np.full(len(snapshot.models), value_weight(1.0, snapshot.small_cluster))
         else:
-            counts = snapshot.thrift(scoring.values)
+            counts = snapshot.value_weights(scoring.values)
         ranks = scoring.ranks.of(snapshot.devices.model, counts)
         taken = scoring.of_units(ranks)
         for place in scoring.per_share:

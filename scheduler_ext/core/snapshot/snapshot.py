@@ -19,9 +19,8 @@ from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node, NodeState
 from scheduler_ext.core.snapshot.name_index import NameIndex
 from scheduler_ext.core.snapshot.planned_pods import NO_PLANNED, PlannedPods
-from scheduler_ext.core.snapshot.smallness import smallness
 from scheduler_ext.core.snapshot.value_ranks import ValueRanks, value_ranks
-from scheduler_ext.core.snapshot.value_weights import thrift_of_models
+from scheduler_ext.core.snapshot.value_weights import small_cluster_weight, value_weights_by_model
 
 
 def scarcity(wanted: Floats, idle: Floats) -> Floats:
@@ -182,11 +181,11 @@ class Snapshot:
         return self.forecast.cpu_shortage(self.shapes, self._nodes_of_shapes)
 
     @lazy
-    def smallness(self) -> float:
+    def small_cluster(self) -> float:
         """How small the cluster is, 0 to 1."""
         if self.cluster is not self:
-            return self.cluster.smallness
-        return smallness(int(self.node.count[self.node.gpus > 0].sum()))
+            return self.cluster.small_cluster
+        return small_cluster_weight(int(self.node.count[self.node.gpus > 0].sum()))
 
     def value_ranks(self, configured: Mapping[str, float]) -> ValueRanks:
         """The ranks of models and nodes by value; `configured` values replace those of the table."""
@@ -208,26 +207,26 @@ class Snapshot:
         of_parts = of_models[self.devices.model[0]] / np.maximum(self.node.fraction, 1)
         return np.where(parts, of_parts, self.node.value)
 
-    def thrift(self, configured: Mapping[str, float]) -> Floats:
+    def value_weights(self, configured: Mapping[str, float]) -> Floats:
         """How much the value of each model counts, `[model]`, 0 to 3."""
         key = tuple(configured.items())
-        if key not in self._thrift:
-            self._thrift[key] = self._thrift_by_model(configured)
-        return self._thrift[key]
+        if key not in self._value_weights:
+            self._value_weights[key] = self._value_weights_by_model(configured)
+        return self._value_weights[key]
 
-    def _thrift_by_model(self, configured: Mapping[str, float]) -> Floats:
+    def _value_weights_by_model(self, configured: Mapping[str, float]) -> Floats:
         cluster = self.cluster
         if cluster is not self:
-            return self._of_cluster(cluster.thrift(configured))
+            return self._of_cluster(cluster.value_weights(configured))
         ranks, gpus = self.value_ranks(configured).models, self._by_model(self._gpus_of_kinds)
-        return thrift_of_models(ranks, self.idle_of_models, gpus, self.idle_part, self.smallness)
+        return value_weights_by_model(ranks, self.idle_of_models, gpus, self.idle_part, self.small_cluster)
 
     @lazy
     def _value_ranks(self) -> dict[tuple[tuple[str, float], ...], ValueRanks]:
         return {}
 
     @lazy
-    def _thrift(self) -> dict[tuple[tuple[str, float], ...], Floats]:
+    def _value_weights(self) -> dict[tuple[tuple[str, float], ...], Floats]:
         return {}
 
     @lazy

@@ -9,17 +9,16 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
-from scheduler_ext.core.cycle.weights import crowding, weights_at
+from scheduler_ext.core.cycle.weights import utilization_level, weights_at
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.scores.future_demand import ModelScarcity
 from scheduler_ext.core.scores.value import Value
-from scheduler_ext.core.snapshot.smallness import smallness
 from scheduler_ext.core.snapshot.snapshot import scarcity
 from scheduler_ext.core.snapshot.table import Table
-from scheduler_ext.core.snapshot.value_weights import thrift_of_models
+from scheduler_ext.core.snapshot.value_weights import small_cluster_weight, value_weights_by_model
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, StateKey
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
 from scheduler_ext.sim.state_by_state import KindRequest, StateByState, knows
@@ -61,7 +60,7 @@ class Default(Policy):
         self._policy = replace(target.knobs, weights={**target.knobs.weights, **_NOT_WEIGHED})
         self._by_core = not knows(self._policy)
         self._capacity_milli = max(cluster.capacity_milli, 1)
-        self._smallness = smallness(int(np.count_nonzero(cluster.gpus)))
+        self._small_cluster = small_cluster_weight(int(np.count_nonzero(cluster.gpus)))
         self._nodes = NodeStates(cluster)
         # The GPU of the node in each slot of its state.
         self._gpu_of = [[0]] * len(cluster)
@@ -102,7 +101,8 @@ class Default(Policy):
     def phase(self, world: World) -> int:
         """How full the cluster is."""
         if world.tick != self._phase_tick:
-            self._phase_tick, self._phase = world.tick, crowding(self._idle_part(world), self._smallness)
+            self._phase_tick = world.tick
+            self._phase = utilization_level(self._idle_part(world), self._small_cluster)
         return self._phase
 
     def resolution(self, kind: PodKind, world: World) -> float:
@@ -119,8 +119,8 @@ class Default(Policy):
         by_model = scarce * (1.0 - scarcity(self._wanted, idle) * taken) + valuable
         of_cluster: Floats = by_model[self._model_of_node]
         if valuable:
-            counts = thrift_of_models(
-                self._ranks_of_models, idle, self._gpus_of_models, self._idle_part(world), self._smallness
+            counts = value_weights_by_model(
+                self._ranks_of_models, idle, self._gpus_of_models, self._idle_part(world), self._small_cluster
             )
             of_cluster -= valuable * np.minimum(counts[self._model_of_node] * self._ranks, 1.0)
         return of_cluster
@@ -141,7 +141,7 @@ class Default(Policy):
         if by_state is None:
             shortage = self._table.snapshot(0).cpu_shortage
             knobs = replace(
-                self._policy, weights=weights_at(self._policy.weights, phase, self._smallness, shortage)
+                self._policy, weights=weights_at(self._policy.weights, phase, self._small_cluster, shortage)
             )
             by_state = self._by_state[phase] = StateByState(self._table.snapshot(0), self._shapes, knobs)
         if decided is None:

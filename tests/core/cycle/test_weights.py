@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.cycle.weights import STEPS, crowding, weights_at
-from scheduler_ext.core.snapshot.smallness import smallness
+from scheduler_ext.core.cycle.weights import STEPS, utilization_level, weights_at
+from scheduler_ext.core.snapshot.value_weights import small_cluster_weight
 
 WEIGHTS = {"residual-value": 1.0, "fragmentation": 0.1, "model-scarcity": 0.2}
 
@@ -21,14 +21,18 @@ WEIGHTS = {"residual-value": 1.0, "fragmentation": 0.1, "model-scarcity": 0.2}
     ],
 )
 def test_the_fuller_the_more_fragmentation_counts(idle_part: float, weights: dict[str, float]) -> None:
-    assert weights_at(WEIGHTS, crowding(idle_part, 0.0), 0.0, 0.0) == pytest.approx(
+    assert weights_at(WEIGHTS, utilization_level(idle_part, 0.0), 0.0, 0.0) == pytest.approx(
         {**weights, "model-scarcity": 0.2}
     )
 
 
 def test_equal_parts_are_equally_full_however_computed() -> None:
     third = 0.275 + 1e-12
-    assert crowding(third, 0.0) == crowding(0.275, 0.0) == crowding(0.275 - 1e-12, 0.0)
+    assert (
+        utilization_level(third, 0.0)
+        == utilization_level(0.275, 0.0)
+        == utilization_level(0.275 - 1e-12, 0.0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +44,7 @@ def test_equal_parts_are_equally_full_however_computed() -> None:
     ],
 )
 def test_a_full_cluster_is_full_if_it_is_large(gpu_nodes: int, steps: int) -> None:
-    assert crowding(0.0, smallness(gpu_nodes)) == steps
+    assert utilization_level(0.0, small_cluster_weight(gpu_nodes)) == steps
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,7 @@ def test_idle_nodes_stay_whole_where_cpu_is_short(
     idle_part: float, cpu_shortage: float, factor: float
 ) -> None:
     found = weights_at(
-        {"tightness": 0.01, "model-scarcity": 0.2}, crowding(idle_part, 0.0), 0.0, cpu_shortage
+        {"tightness": 0.01, "model-scarcity": 0.2}, utilization_level(idle_part, 0.0), 0.0, cpu_shortage
     )
     assert found == pytest.approx({"tightness": 0.01 * factor, "model-scarcity": 0.2})
 
@@ -71,8 +75,8 @@ def test_idle_nodes_stay_whole_where_cpu_is_short(
 def test_balance_counts_most_in_a_large_cluster_with_room(
     idle_part: float, gpu_nodes: int, balance: float
 ) -> None:
-    small = smallness(gpu_nodes)
-    found = weights_at({"balance": 0.3}, crowding(idle_part, small), small, 0.0)
+    small = small_cluster_weight(gpu_nodes)
+    found = weights_at({"balance": 0.3}, utilization_level(idle_part, small), small, 0.0)
     assert found == pytest.approx({"balance": balance})
 
 

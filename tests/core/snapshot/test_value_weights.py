@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.snapshot.smallness import smallness
-from scheduler_ext.core.snapshot.value_weights import exhaustion, thrift
+from scheduler_ext.core.snapshot.value_weights import scarcity_weights, small_cluster_weight, value_weight
 
 # L4, A100 and H200, say.
 RANKS = np.array([0.0, 0.4, 0.6])
@@ -28,7 +27,7 @@ RANKS = np.array([0.0, 0.4, 0.6])
 def test_value_counts_more_in_small_and_in_idle_clusters(
     gpu_nodes: int, idle_part: float, expected: float
 ) -> None:
-    assert thrift(idle_part, smallness(gpu_nodes)) == pytest.approx(expected)
+    assert value_weight(idle_part, small_cluster_weight(gpu_nodes)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -48,18 +47,18 @@ def test_the_last_gpus_of_a_model_are_kept_while_cheaper_ones_are_idle(
     idle: list[float], nearly: list[float]
 ) -> None:
     gpus = np.array([16.0, 16.0, 16.0])
-    assert exhaustion(RANKS, np.array(idle, np.float64), gpus).tolist() == pytest.approx(nearly)
+    assert scarcity_weights(RANKS, np.array(idle, np.float64), gpus).tolist() == pytest.approx(nearly)
 
 
 def test_a_model_of_up_to_twice_the_price_is_not_kept() -> None:
     ranks = np.log([1.0, 2.0, 3.0, 4.0]) / np.log(64.0)
     idle, gpus = np.array([8.0, 0.0, 0.0, 0.0]), np.full(4, 16.0)
-    assert exhaustion(ranks, idle, gpus).tolist() == pytest.approx([0.0, 0.0, 1.7549, 3.0], abs=1e-3)
+    assert scarcity_weights(ranks, idle, gpus).tolist() == pytest.approx([0.0, 0.0, 1.7549, 3.0], abs=1e-3)
 
 
 @given(*[st.lists(st.integers(0, 16), min_size=5, max_size=5)] * 2)
 def test_of_two_models_the_dearer_one_always_costs_more(idle: list[int], prices: list[int]) -> None:
     ranks = np.array(prices, np.float64) / 16
-    costs = ranks * exhaustion(ranks, np.array(idle, np.float64), np.full(5, 16.0))
+    costs = ranks * scarcity_weights(ranks, np.array(idle, np.float64), np.full(5, 16.0))
     order = np.argsort(ranks)
     assert (np.diff(costs[order]) >= 0).all()
