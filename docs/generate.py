@@ -31,7 +31,7 @@ from click.testing import CliRunner
 
 from benchmarks import published
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX, Wishes
+from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX, GpuConstraints
 from scheduler_ext.feature import installed
 from scheduler_ext.features.defrag.movable import OPT_OUTS
 from scheduler_ext.main import main as scheduler_ext
@@ -240,10 +240,10 @@ def declared(module: str, *names: str) -> Mapping[str, str]:
 
 
 def wishes(page: Path, before: str) -> str:
-    texts = declared(Wishes.__module__, *(each.name for each in fields(Wishes)))
+    texts = declared(GpuConstraints.__module__, *(each.name for each in fields(GpuConstraints)))
     rows = [
         (f"`{ANNOTATION_PREFIX}{each.metadata['key']}`", linked(page, texts[each.name]))
-        for each in fields(Wishes)
+        for each in fields(GpuConstraints)
     ]
     return rows_table(("annotation", "meaning"), rows)
 

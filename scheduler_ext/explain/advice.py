@@ -16,7 +16,7 @@ from scheduler_ext.core.intree import InTreeRejection, PodNeeds, is_passing
 from scheduler_ext.core.intree.affinity import Requirement
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
-from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX, WISHES, selector_hint
+from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX, CONSTRAINTS, selector_hint
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import ResourceNames, shown_resource
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -27,10 +27,10 @@ from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 _NAMED_RESOURCES = 6
 _NAMED_LABELS = 5
 _NAMED_CAUSES = 3
-_NO_WISHES = GpuRequest()
-# Only wishes that some filter reads can refuse a node.
-_LOWERED = {wish: lower for each in FILTERS for wish, lower in each.relaxed.items()}
-_FIELDS = {wish: field for wish, (field, _) in WISHES.items() if wish in _LOWERED}
+_UNCONSTRAINED = GpuRequest()
+# Only constraints that some filter reads can refuse a node.
+_LOWERED = {constraint: lower for each in FILTERS for constraint, lower in each.relaxed.items()}
+_FIELDS = {constraint: field for constraint, (field, _) in CONSTRAINTS.items() if constraint in _LOWERED}
 _NOT_OFFERED = (
     "its own filters refuse it (see the pod's events), or it examines few nodes (percentageOfNodesToScore)"
 )
@@ -48,7 +48,7 @@ _REMEDIES = {
 def unoffered(request: GpuRequest, snapshot: Snapshot, resources: ResourceNames) -> Iterator[str]:
     """A sentence for the models and each resource that no node has, with the existing ones."""
     offered = {name for model in snapshot.models for name in (model.name, model.family)}
-    nowhere = [wish for wish in request.models if wish not in offered]
+    nowhere = [model for model in request.models if model not in offered]
     if nowhere:
         close = get_close_matches(nowhere[0], sorted(offered), n=2)
         meant = f"; did you mean {listed(close, 'or')}?" if close else ""
@@ -120,33 +120,40 @@ def relaxations(request: GpuRequest, snapshot: Snapshot, policy: SchedulingPolic
     )
     return [
         f"{change} it would fit on {nodes_in_words(nodes)} now"
-        for change, nodes in (*_wishing_less(request, trial), *smaller)
+        for change, nodes in (*_less_constrained(request, trial), *smaller)
         if nodes
     ]
 
 
-def _wishing_less(request: GpuRequest, trial: Trial) -> Iterator[tuple[str, int]]:
-    """Each wish with the mildest value that fits somewhere, and dropped if that gives more nodes."""
+def _less_constrained(request: GpuRequest, trial: Trial) -> Iterator[tuple[str, int]]:
+    """Each constraint with the mildest value that fits somewhere, and dropped if that gives more nodes."""
     helps = False
-    wished = [wish for wish, name in _FIELDS.items() if getattr(request, name) != getattr(_NO_WISHES, name)]
-    for wish in wished:
-        key = f"{ANNOTATION_PREFIX}{wish}"
-        without = trial.fits(_without(request, wish))
+    constrained = [
+        constraint
+        for constraint, name in _FIELDS.items()
+        if getattr(request, name) != getattr(_UNCONSTRAINED, name)
+    ]
+    for constraint in constrained:
+        key = f"{ANNOTATION_PREFIX}{constraint}"
+        without = trial.fits(_without(request, constraint))
         helps = helps or without > 0
         nodes = 0
-        if without and (lower := _LOWERED[wish](request, trial)) is not None:
+        if without and (lower := _LOWERED[constraint](request, trial)) is not None:
             value, changed = lower
             nodes = trial.fits(changed)
             yield f"with {key}: {value}", nodes
         if without > nodes:
             yield f"without the annotation {key}", without
-    if not helps and len(wished) > 1:
-        keys = ", ".join(f"{ANNOTATION_PREFIX}{wish}" for wish in wished)
-        yield f"without any of the annotations {keys}", trial.fits(_without(request, *wished))
+    if not helps and len(constrained) > 1:
+        keys = ", ".join(f"{ANNOTATION_PREFIX}{constraint}" for constraint in constrained)
+        yield f"without any of the annotations {keys}", trial.fits(_without(request, *constrained))
 
 
-def _without(request: GpuRequest, *wishes: str) -> GpuRequest:
-    return replace(request, **{_FIELDS[wish]: getattr(_NO_WISHES, _FIELDS[wish]) for wish in wishes})
+def _without(request: GpuRequest, *constraints: str) -> GpuRequest:
+    return replace(
+        request,
+        **{_FIELDS[constraint]: getattr(_UNCONSTRAINED, _FIELDS[constraint]) for constraint in constraints},
+    )
 
 
 def remedy(example: RefusingNode, alike: Sequence[RefusingNode], needs: PodNeeds) -> str:

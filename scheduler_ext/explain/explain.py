@@ -71,7 +71,7 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
     filters run first where Node objects are known, then the extender's, as in a cluster. Raises PodError for
     the pod, InventoryError for an object of the inventory, naming the unreadable field."""
     sizing = config.sizing()
-    request = wish(pod, config, state.claims)
+    request = request_of(pod, config, state.claims)
     seen = state.seen_by(state.waiting_uid(pod), pod_priority(pod), sizing)
     decision = filter_nodes(request, seen, sizing.policy)
     kube_view = KubeView(cures=NewNodes(sizing).cures(request, decision.snapshot))
@@ -223,7 +223,7 @@ def _ours(needs: PodNeeds, config: Configuration) -> frozenset[str]:
     return frozenset(name for name in needs.requests if resources.is_gpu(name))
 
 
-def wish(
+def request_of(
     pod: kube.Pod, config: Configuration, claims: ClaimLookup | None = None
 ) -> GpuRequest | InvalidRequest:
     """A pod's GPU request. Raises PodError for an amount of the wrong JSON type."""

@@ -17,7 +17,7 @@ from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
-from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, needs_of, wish
+from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, needs_of, request_of
 from scheduler_ext.explain.ineffective import gang_warnings, pod_warnings, unserved
 from scheduler_ext.explain.kube_verdicts import kube_verdicts
 from scheduler_ext.explain.nearest import OWN_GANG
@@ -142,7 +142,7 @@ class Explainer:
         """The Explanation of a pod that need not exist, with notes about it among the warnings, and with at
         most so many nodes. Raises RequestError (400) naming the problem."""
         warnings = (*notes, *gang_warnings(pod))
-        answer = self._explained(_PodInQuestion(pod, self._wish(pod), warnings=warnings), most)
+        answer = self._explained(_PodInQuestion(pod, self._request_of(pod), warnings=warnings), most)
         return answer | {"notes": unserved(pod, self.config)}
 
     @_bad_request()
@@ -150,7 +150,7 @@ class Explainer:
         """For a waiting pod, the part of its Explanation about all nodes together: `counts`, `nearest`,
         `advice`, and the number of `nodes`. Raises RequestError."""
         pod = read_redacted(waiting.manifest)
-        found = _PodInQuestion(pod, self._wish(pod), self._record.of_pod(waiting.pod))
+        found = _PodInQuestion(pod, self._request_of(pod), self._record.of_pod(waiting.pod))
         decision, kube_view = self._decided(found)
         answer = diagnosed(pod, decision, kube_view, self.config, self._source.claims)
         return answer | {"nodes": len(decision.snapshot.nodes)}
@@ -191,8 +191,8 @@ class Explainer:
             )
         )
 
-    def _wish(self, pod: kube.Pod) -> GpuRequest | InvalidRequest:
-        return wish(pod, self.config, self._source.claims)
+    def _request_of(self, pod: kube.Pod) -> GpuRequest | InvalidRequest:
+        return request_of(pod, self.config, self._source.claims)
 
     def _explained(self, found: _PodInQuestion, most: int | None, *, dry_runs: bool = True) -> dict[str, Any]:
         decision, kube_view = self._decided(found)
@@ -263,14 +263,14 @@ class Explainer:
             stranger = other_scheduler(waiting.scheduler_name, was_asked, self.config)
             wait = self._wait_of(waiting.pod.uid)
             warnings = (*((stranger,) if stranger else ()), *((wait.text,) if wait else ()))
-            return _PodInQuestion(pod, self._wish(pod), record, warnings=warnings)
+            return _PodInQuestion(pod, self._request_of(pod), record, warnings=warnings)
         holder = self._holder(namespace, name)
         if holder is not None:
             record = self._record.of_pod(holder[0])
             if record is None or not record.pod:
                 return _PodInQuestion(_named(holder[0]), holder[0].request, record, *holder)
             pod = read_redacted(record.pod)
-            return _PodInQuestion(pod, self._wish(pod), record, *holder)
+            return _PodInQuestion(pod, self._request_of(pod), record, *holder)
         record = self._record.of(namespace, name)
         if record is not None and record.pod:
             pod = read_redacted(record.pod)
@@ -279,7 +279,9 @@ class Explainer:
                 f"no pod {namespace}/{name} waits for GPUs or holds any now; the last decision about a pod "
                 f"of that name: uid {record.uid}, at {time_text(record.at)}"
             )
-            return _PodInQuestion(pod, self._wish(pod), record, warnings=(last,) if gone else (), gone=gone)
+            return _PodInQuestion(
+                pod, self._request_of(pod), record, warnings=(last,) if gone else (), gone=gone
+            )
         raise RequestError(
             404,
             f"pod {namespace}/{name}: no pod of this name waits for GPUs or holds some here, and there is no "

@@ -10,7 +10,7 @@ from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, profile_from_resource
 from scheduler_ext.core.node.holdings import unknown_shares
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.offered_instances import cordon_problem
-from scheduler_ext.core.request.constraints import wishes_in_words
+from scheduler_ext.core.request.constraints import constraints_in_words
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import shown_resource
 
@@ -29,7 +29,7 @@ def asks(request: GpuRequest) -> str:
     ]
     if request.shares is not None:
         parts += [f"{mib} MiB of a GPU" for _, mib in request.shares.by_container]
-    return ", ".join(parts + wishes_in_words(request))
+    return ", ".join(parts + constraints_in_words(request))
 
 
 def unattributed(info: NodeInfo, unknown: Mapping[str, int], share: str) -> list[dict[str, Any]]:

@@ -304,7 +304,7 @@ class Extender:
             if isinstance(request, GpuRequest) and any(ask.by_claim for ask in request.units):
                 request = replace(request, claims_judged=True)
         except QuantityError as error:
-            # Not an invalid wish, but JSON in which no quantity is written.
+            # Not an invalid request, but JSON in which no quantity is written.
             raise RequestError(400, f"Pod.spec: {error}") from None
         # What it asks through claims changes with the claims.
         if len(args.raw_pod) <= _REMEMBERED_POD_BYTES and not claim_names(args.pod):

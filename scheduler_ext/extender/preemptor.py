@@ -195,7 +195,7 @@ class Preemptor:
         self._places.asked(pod_uid(pod), _nominated_node(pod), _version(pod))
 
     def _asking(self, pod: kube.Pod, preemption: Preemption) -> BoundPod:
-        """A pod with its wishes, in the form in which it is known where it is nominated."""
+        """A pod with its constraints, in the form in which it is known where it is nominated."""
         return replace(bound_pod(pod, self._sizing.resources), request=preemption.request)
 
     def rescuable(self, pod: kube.Pod, names: Sequence[str], snapshot: Snapshot) -> list[str]:

@@ -13,7 +13,7 @@ from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo, version_number
 from scheduler_ext.core.node.promisable import shareable_mib
 from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX
-from scheduler_ext.core.request.gang_request import GangWish
+from scheduler_ext.core.request.gang_request import GangRequest
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import vendor_of
@@ -21,7 +21,7 @@ from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod, admit
 from scheduler_ext.sim.world import TraceNode, World
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.wire.gangs import read_gang_request
 from scheduler_ext.wire.pod.cached_pod import bound_pod
 from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_amounts import pod_amounts, quantities
@@ -36,7 +36,7 @@ _UNLIMITED_MIB = 10**12
 _STRICT = ("NoSchedule", "NoExecute")
 # Annotations that concern a free GPU, a driver or the strategy, not a model.
 _IGNORED = ("min-free-memory", "min-cuda", "strategy")
-# The wish of a pod that no GPU of the cluster meets.
+# The constraint of a pod that no GPU of the cluster meets.
 _NO_MODEL = ("none",)
 
 
@@ -246,16 +246,18 @@ class ClusterDump:
         ask = request.units[0]
         vendor = vendor_of(ask.resource)
         admitted = [gpu for gpu in self._admitted(request) if vendor in (None, gpu.vendor)]
-        return replace(plain, gpus=ask.count, gpu_milli=GPU_MILLI, models=self._wishes(request, admitted))
+        return replace(
+            plain, gpus=ask.count, gpu_milli=GPU_MILLI, models=self._wanted_models(request, admitted)
+        )
 
     def _share(self, plain: PodKind, request: GpuRequest, share_mib: int) -> PodKind:
         admitted = [gpu for gpu in self._admitted(request) if gpu.share_mib >= share_mib]
         smallest = min((gpu.share_mib for gpu in admitted), default=share_mib)
         milli = _part_milli(share_mib, smallest)
-        return replace(plain, gpus=1, gpu_milli=milli, models=self._wishes(request, admitted))
+        return replace(plain, gpus=1, gpu_milli=milli, models=self._wanted_models(request, admitted))
 
     def _admitted(self, request: GpuRequest) -> list[_SimulatedGpu]:
-        """The models that the pod's wishes admit, by their smallest GPU."""
+        """The models that the pod's constraints admit, by their smallest GPU."""
         least_capability = version_number(request.min_compute_capability)
         return [
             gpu
@@ -265,7 +267,7 @@ class ClusterDump:
             and version_number(gpu.compute_capability) >= least_capability
         ]
 
-    def _wishes(self, request: GpuRequest, admitted: list[_SimulatedGpu]) -> tuple[str, ...]:
+    def _wanted_models(self, request: GpuRequest, admitted: list[_SimulatedGpu]) -> tuple[str, ...]:
         """The models that a kind of pod names: none if it takes every GPU of the cluster."""
         if len(admitted) == len(self._models):
             return tuple(sorted(request.models))
@@ -289,8 +291,8 @@ def _cause_to_leave_out(info: NodeInfo, node: kube.NodeObject | None) -> str | N
 
 def _gang_of(pod: kube.Pod) -> str:
     """The gang that a pod names; empty for none, and for one that cannot be read."""
-    wish = gang_wish(pod)
-    return str(wish.key) if isinstance(wish, GangWish) else ""
+    gang_request = read_gang_request(pod)
+    return str(gang_request.key) if isinstance(gang_request, GangRequest) else ""
 
 
 def _ignored(pod: kube.Pod) -> list[str]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from scheduler_ext.core.cache.observed_demand import HALF_LIFE_PODS, UNKNOWN_PODS
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.gpu.models import GpuModel, canonical_model, normalise_wish
+from scheduler_ext.core.gpu.models import GpuModel, canonical_model, normalise_model
 from scheduler_ext.core.node.node import UNLIMITED
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, SeenPods, TaskClass, Workload
 
@@ -93,18 +93,18 @@ def model_of(name: str) -> GpuModel:
 
 
 @lru_cache(maxsize=4096)
-def wish_of(name: str) -> str:
+def model_name_of(name: str) -> str:
     """The model or family that a pod names, as in GpuModel."""
     try:
-        return normalise_wish(name)
+        return normalise_model(name)
     except ValueError:
         # The name is no product's, but a node of the trace may have it.
         return model_of(name).name
 
 
-def admits(wishes: Sequence[str], model: GpuModel) -> bool:
+def admits(wanted: Sequence[str], model: GpuModel) -> bool:
     """Whether a pod that names these models admits GPUs of this one; a pod that names none admits all."""
-    return not wishes or any(wish_of(wish) in (model.name, model.family) for wish in wishes)
+    return not wanted or any(model_name_of(name) in (model.name, model.family) for name in wanted)
 
 
 def workload_of(pods: Sequence[TracePod]) -> Workload:

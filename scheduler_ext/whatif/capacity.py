@@ -15,7 +15,7 @@ from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.advice import withdrawn
-from scheduler_ext.explain.explain import API_VERSION, asked, needs_of, wish
+from scheduler_ext.explain.explain import API_VERSION, asked, needs_of, request_of
 from scheduler_ext.explain.ineffective import warnings
 from scheduler_ext.explain.intree_nodes import InTreeNodes, with_pods
 from scheduler_ext.explain.nearest import RefusingNode, miss_of, nearest
@@ -43,7 +43,7 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
     is null, and so is the total, where no known limit applies. Raises PodError for the pod, InventoryError
     for an object of the inventory, naming the field that cannot be read."""
     pod = _another(pod, state.claims)
-    request = wish(pod, config, state.claims)
+    request = request_of(pod, config, state.claims)
     namespace, _, name = pod_name(pod).partition("/")
     notes: list[str] = []
     if isinstance(request, InvalidRequest):
@@ -62,7 +62,7 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
         counted = _counted(wanted, nodes, sizing, seen)
         if named := named_claims(pod):
             alone = without_named_claims(pod)
-            own = wish(alone, config, state.claims)
+            own = request_of(alone, config, state.claims)
             assert isinstance(own, GpuRequest)
             sharing = _SharedClaims(namespace, named, state.claims)
             more = _CountedPod(own, needs_of(alone, state.claims))

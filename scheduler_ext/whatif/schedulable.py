@@ -10,7 +10,7 @@ from scheduler_ext.core.intree import NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.explain.explain import needs_of, wish
+from scheduler_ext.explain.explain import needs_of, request_of
 from scheduler_ext.explain.intree_nodes import CPU, with_cpu
 from scheduler_ext.whatif.copies import NO_LIMIT, Vessel, fill_all
 from scheduler_ext.wire import kube
@@ -72,7 +72,7 @@ class SchedulableReplicas(Background):
         self._counted = snapshot, facts
 
     def _count(self, pod: kube.Pod, snapshot: Snapshot, facts: Mapping[str, NodeFacts]) -> int:
-        request = wish(pod, self._config, self._source.claims)
+        request = request_of(pod, self._config, self._source.claims)
         if isinstance(request, InvalidRequest):
             return 0
         needs = needs_of(pod, self._source.claims)

@@ -14,7 +14,7 @@ from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
-from scheduler_ext.core.gpu.models import normalise_wish
+from scheduler_ext.core.gpu.models import normalise_model
 from scheduler_ext.core.node.node_labels import MAX_VALUE
 from scheduler_ext.core.request.constraints import shown
 from scheduler_ext.core.request.quantity import QuantityError
@@ -260,7 +260,7 @@ class Configuration(KernelConfiguration):
             strategy=self.score.strategy,
             high_priority=self.score.high_priority,
             max_candidates=self.filter.max_candidates,
-            values={normalise_wish(model): value for model, value in self.values.items()},
+            values={normalise_model(model): value for model, value in self.values.items()},
         )
 
     def inventory_ages_s(self) -> tuple[float, float]:
@@ -381,7 +381,7 @@ def _check_values(values: Mapping[str, Any]) -> None:
     named: dict[str, str] = {}
     for text, value in sorted(values.items()):
         try:
-            model = normalise_wish(text)
+            model = normalise_model(text)
         except ValueError as error:
             raise ConfigError(f"values.{text:.80}: {error}") from None
         if model in named:

@@ -22,7 +22,7 @@ from scheduler_ext.core.request.gang_request import (
     GATE,
     NODE_POOL,
     GangKey,
-    GangWish,
+    GangRequest,
     InvalidGang,
     OnDeadline,
 )
@@ -129,7 +129,7 @@ def no_groups(_: Group) -> None:
     """A cluster whose objects of groups are not known."""
 
 
-def gang_wish(pod: kube.Pod, groups: Groups = no_groups) -> GangWish | InvalidGang | None:
+def read_gang_request(pod: kube.Pod, groups: Groups = no_groups) -> GangRequest | InvalidGang | None:
     """The gang that a pod belongs to; None for a pod alone, and for a gang of one. Annotations of this
     project come first; labels of the same names stand for them, so that `kubectl get pods -l` finds the
     pods. Then comes the first of the groups of other projects, whose missing parts annotations add: a
@@ -141,10 +141,10 @@ def gang_wish(pod: kube.Pod, groups: Groups = no_groups) -> GangWish | InvalidGa
         found = _named(pod, metadata, ours)
         if found is None:
             return None
-        wish = _wish(found, ours, groups, must_say=bool(ours) or is_gated(pod))
+        gang_request = _gang_request(found, ours, groups, must_say=bool(ours) or is_gated(pod))
     except _BadFieldError as error:
         return InvalidGang(str(error))
-    return wish if wish is not None and wish.size > 1 else None
+    return gang_request if gang_request is not None and gang_request.size > 1 else None
 
 
 def max_duration_s(pod: kube.Pod) -> float | None:
@@ -175,8 +175,8 @@ def unreadable_gang(pod: kube.Pod) -> str | None:
         raise LookupError(group)
 
     with suppress(LookupError):
-        wish = gang_wish(pod, unread)
-        return wish.message if isinstance(wish, InvalidGang) else None
+        gang_request = read_gang_request(pod, unread)
+        return gang_request.message if isinstance(gang_request, InvalidGang) else None
     return None
 
 
@@ -304,9 +304,9 @@ def _groups_of_others(pod: kube.Pod, metadata: kube.ObjectMeta, namespace: str) 
             yield _GroupReference(Group(kind, namespace, name), f"label {key}")
 
 
-def _wish(
+def _gang_request(
     found: _GroupReference, ours: Mapping[str, str], groups: Groups, *, must_say: bool
-) -> GangWish | None:
+) -> GangRequest | None:
     declared = groups(found.group) if found.group.kind != "gang" else None
     if declared is not None and declared.size is None and SIZE not in ours:
         return None
@@ -324,7 +324,7 @@ def _wish(
             f'add the annotation {SIZE}, such as "8", to all of them'
         )
     group = found.group
-    wish = GangWish(
+    gang_request = GangRequest(
         GangKey(group.namespace, group.kind, group.name),
         size,
         _topology(ours, REQUIRED_TOPOLOGY, found.required, _KUEUE_REQUIRED),
@@ -332,9 +332,9 @@ def _wish(
         _duration(DEADLINE, ours[DEADLINE], *DEADLINE_BOUNDS_S) if DEADLINE in ours else None,
         _on_deadline(ours[ON_DEADLINE]) if ON_DEADLINE in ours else None,
     )
-    if declared is not None and wish.required_topology is None:
-        wish = replace(wish, required_topology=declared.required_topology)
-    return wish
+    if declared is not None and gang_request.required_topology is None:
+        gang_request = replace(gang_request, required_topology=declared.required_topology)
+    return gang_request
 
 
 def _size(key: str, text: str) -> int:

@@ -18,7 +18,7 @@ import msgspec
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.request.constraints import shown
-from scheduler_ext.core.request.gang_request import GangWish
+from scheduler_ext.core.request.gang_request import GangRequest
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_object
 from scheduler_ext.wire.gang_groups import MadeGangs, made_gangs
@@ -28,8 +28,8 @@ from scheduler_ext.wire.gangs import (
     SIZE,
     DeclaredGroup,
     Group,
-    gang_wish,
     names_gang,
+    read_gang_request,
 )
 from scheduler_ext.wire.pod.pod_identity import pod_name
 from scheduler_ext.wire.quota import Quota
@@ -124,13 +124,17 @@ class Manifest:
             named.append(group)
             return declared.get(group)
 
-        wish = gang_wish(self.pod, declaring)
-        if not named or gang_wish(self.pod) is not None:
+        gang_request = read_gang_request(self.pod, declaring)
+        if not named or read_gang_request(self.pod) is not None:
             return self
-        if isinstance(wish, GangWish):
+        if isinstance(gang_request, GangRequest):
             return self._annotated(
-                {SIZE: str(wish.size)}
-                | ({REQUIRED_TOPOLOGY: wish.required_topology} if wish.required_topology else {})
+                {SIZE: str(gang_request.size)}
+                | (
+                    {REQUIRED_TOPOLOGY: gang_request.required_topology}
+                    if gang_request.required_topology
+                    else {}
+                )
             )
         if named[0] in declared:
             return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
-from scheduler_ext.core.gpu.models import GpuModel, canonical_model, normalise_wish
+from scheduler_ext.core.gpu.models import GpuModel, canonical_model, normalise_model
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
@@ -32,7 +32,7 @@ def mig(profile: str, count: int = 1) -> GpuRequest:
 
 def meets(model: GpuModel, wish: str) -> bool:
     """Whether a pod with this wish for a model takes that one."""
-    return GpuRequest(models=(normalise_wish(wish),)).model_rank(model) is not None
+    return GpuRequest(models=(normalise_model(wish),)).model_rank(model) is not None
 
 
 def t4(index: int = 0, **fields: Any) -> Device:

@@ -14,7 +14,7 @@ from msgspec.structs import replace as replaced
 from scheduler_ext.core.cycle.placement import SharePlacement, place
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
-from scheduler_ext.core.gpu.models import canonical_model, normalise_wish
+from scheduler_ext.core.gpu.models import canonical_model, normalise_model
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
@@ -172,7 +172,7 @@ def _as_asked(workload: Workload) -> Workload:
     """The same, with models as in pods' annotations."""
     counts: dict[TaskClass, float] = {}
     for task, part in workload.parts.items():
-        task = replace(task, models=tuple(sorted(normalise_wish(model) for model in task.models)))
+        task = replace(task, models=tuple(sorted(normalise_model(model) for model in task.models)))
         counts[task] = counts.get(task, 0.0) + part
     return Workload.of(counts, workload.unknown)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.request.gang_request import GATE, GangKey, GangWish, InvalidGang, OnDeadline
+from scheduler_ext.core.request.gang_request import GATE, GangKey, GangRequest, InvalidGang, OnDeadline
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_groups import declared_group
-from scheduler_ext.wire.gangs import DeclaredGroup, Group, gang_wish, max_duration_s
+from scheduler_ext.wire.gangs import DeclaredGroup, Group, max_duration_s, read_gang_request
 from tests.wire.decoded_pods import decoded
 
 OURS = "gpu.scheduler-ext.io/"
@@ -43,9 +43,9 @@ KUBEFLOW = {"training.kubeflow.org/job-name": "bert"}
     ("of", "expected"),
     [
         pytest.param(pod(), None, id="a pod alone"),
-        pytest.param(pod(ours(gang="t", gang_size="8")), GangWish(key("gang", "t"), 8), id="annotations"),
+        pytest.param(pod(ours(gang="t", gang_size="8")), GangRequest(key("gang", "t"), 8), id="annotations"),
         pytest.param(
-            pod(ours(gang_size="8"), ours(gang="t")), GangWish(key("gang", "t"), 8), id="one of each"
+            pod(ours(gang_size="8"), ours(gang="t")), GangRequest(key("gang", "t"), 8), id="one of each"
         ),
         pytest.param(pod(ours(gang="t", gang_size="1")), None, id="a gang of one is a pod alone"),
         pytest.param(
@@ -59,7 +59,7 @@ KUBEFLOW = {"training.kubeflow.org/job-name": "bert"}
                     gang_on_deadline="hold",
                 )
             ),
-            GangWish(key("gang", "t"), 8, ZONE, "node-pool", 150.0, OnDeadline.HOLD),
+            GangRequest(key("gang", "t"), 8, ZONE, "node-pool", 150.0, OnDeadline.HOLD),
             id="all wishes",
         ),
         pytest.param(
@@ -69,7 +69,7 @@ KUBEFLOW = {"training.kubeflow.org/job-name": "bert"}
         ),
         pytest.param(
             pod(LWS_OF_3, LWS),
-            GangWish(key("LeaderWorkerSet", "llm-1"), 3),
+            GangRequest(key("LeaderWorkerSet", "llm-1"), 3),
             id="a group of a LeaderWorkerSet",
         ),
         pytest.param(
@@ -80,28 +80,28 @@ KUBEFLOW = {"training.kubeflow.org/job-name": "bert"}
                 },
                 KUEUE,
             ),
-            GangWish(key("Kueue pod group", "g"), 4, ZONE),
+            GangRequest(key("Kueue pod group", "g"), 4, ZONE),
             id="a pod group of Kueue, with its topology",
         ),
         pytest.param(pod(labels=JOBSET), None, id="a JobSet's pods do not say how many they are"),
         pytest.param(
             pod(ours(gang_size="6"), JOBSET),
-            GangWish(key("JobSet", "train"), 6),
+            GangRequest(key("JobSet", "train"), 6),
             id="a JobSet with the number as an annotation",
         ),
         pytest.param(
             pod(ours(gang_size="6"), KUBEFLOW),
-            GangWish(key("training job", "bert"), 6),
+            GangRequest(key("training job", "bert"), 6),
             id="a job of Kubeflow's training operator",
         ),
         pytest.param(
             pod(ours(gang="mine", gang_size="2"), JOBSET),
-            GangWish(key("gang", "mine"), 2),
+            GangRequest(key("gang", "mine"), 2),
             id="annotations come before other projects",
         ),
         pytest.param(
             pod(ours(gang_size="2"), schedulingGroup={"podGroupName": "workers-0"}),
-            GangWish(key("PodGroup", "workers-0"), 2),
+            GangRequest(key("PodGroup", "workers-0"), 2),
             id="a PodGroup of Kubernetes",
         ),
         pytest.param(
@@ -109,13 +109,13 @@ KUBEFLOW = {"training.kubeflow.org/job-name": "bert"}
                 ours(gang_size="2"),
                 workloadRef={"name": "train", "podGroup": "workers", "podGroupReplicaKey": "0"},
             ),
-            GangWish(key("Workload", "train/workers/0"), 2),
+            GangRequest(key("Workload", "train/workers/0"), 2),
             id="a Workload of Kubernetes 1.35",
         ),
     ],
 )
-def test_a_pod_says_which_gang_it_belongs_to(of: kube.Pod, expected: GangWish | None) -> None:
-    assert gang_wish(of) == expected
+def test_a_pod_says_which_gang_it_belongs_to(of: kube.Pod, expected: GangRequest | None) -> None:
+    assert read_gang_request(of) == expected
 
 
 @pytest.mark.parametrize(
@@ -179,19 +179,22 @@ def test_a_pod_says_which_gang_it_belongs_to(of: kube.Pod, expected: GangWish | 
     ],
 )
 def test_a_bad_value_is_named_with_its_fix(of: kube.Pod, message: str) -> None:
-    assert gang_wish(of) == InvalidGang(message)
+    assert read_gang_request(of) == InvalidGang(message)
 
 
 @pytest.mark.parametrize(
     ("of", "declared", "expected"),
     [
         pytest.param(
-            pod(labels=JOBSET), DeclaredGroup(6), GangWish(key("JobSet", "train"), 6), id="the object's size"
+            pod(labels=JOBSET),
+            DeclaredGroup(6),
+            GangRequest(key("JobSet", "train"), 6),
+            id="the object's size",
         ),
         pytest.param(
             pod(ours(gang_size="4"), JOBSET),
             DeclaredGroup(6),
-            GangWish(key("JobSet", "train"), 4),
+            GangRequest(key("JobSet", "train"), 4),
             id="an annotation comes before the object",
         ),
         pytest.param(pod(labels=JOBSET), DeclaredGroup(None), None, id="a group whose pods start one by one"),
@@ -204,21 +207,21 @@ def test_a_bad_value_is_named_with_its_fix(of: kube.Pod, message: str) -> None:
         pytest.param(
             pod({JOBSET_EXCLUSIVE: ZONE, "alpha.jobset.sigs.k8s.io/node-selector": "true"}, JOBSET),
             DeclaredGroup(6),
-            GangWish(key("JobSet", "train"), 6),
+            GangRequest(key("JobSet", "train"), 6),
             id="a JobSet whose nodes are labelled for it",
         ),
         pytest.param(
             pod(schedulingGroup={"podGroupName": "w"}),
             DeclaredGroup(2, ZONE),
-            GangWish(key("PodGroup", "w"), 2, ZONE),
+            GangRequest(key("PodGroup", "w"), 2, ZONE),
             id="the object's topology",
         ),
     ],
 )
 def test_objects_of_groups_say_what_pods_do_not(
-    of: kube.Pod, declared: DeclaredGroup, expected: GangWish | None
+    of: kube.Pod, declared: DeclaredGroup, expected: GangRequest | None
 ) -> None:
-    assert gang_wish(of, lambda group: declared) == expected
+    assert read_gang_request(of, lambda group: declared) == expected
 
 
 @pytest.mark.parametrize(

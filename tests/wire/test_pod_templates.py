@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.core.request.gang_request import GangWish
-from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.core.request.gang_request import GangRequest
+from scheduler_ext.wire.gangs import read_gang_request
 from scheduler_ext.wire.manifests import every_pod, in_namespace
 from scheduler_ext.wire.objects import read_manifests, read_pods
 from tests.kube_objects import Json, pod
@@ -237,8 +237,11 @@ def test_pods_that_name_a_group_are_a_gang_of_its_size(
     objects: list[Any], sizes: list[int | None], unknown: str | None
 ) -> None:
     manifests = read_manifests(yaml.safe_dump_all(objects).encode())
-    wishes = [gang_wish(each) for each in every_pod(manifests)]
-    assert [wish.size if isinstance(wish, GangWish) else wish for wish in wishes] == sizes
+    gang_requests = [read_gang_request(each) for each in every_pod(manifests)]
+    assert [
+        gang_request.size if isinstance(gang_request, GangRequest) else gang_request
+        for gang_request in gang_requests
+    ] == sizes
     notes = [note for each in manifests for note in each.notes() if note.startswith("how many pods")]
     assert notes == (
         [

@@ -14,7 +14,7 @@ from scheduler_ext.core.cycle.policy import SchedulingPolicy, priority_level
 from scheduler_ext.core.cycle.share_cost import share_cost
 from scheduler_ext.core.cycle.weights import utilization_level, weights_at
 from scheduler_ext.core.filters import FILTERS, REASONS
-from scheduler_ext.core.filters.fresh import unknown_wishes
+from scheduler_ext.core.filters.fresh import unknown_values
 from scheduler_ext.core.framework.allocate import MAX_SEARCH_STEPS, ShareFit
 from scheduler_ext.core.framework.criterion import Filter, Score, Scoring, View
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST, NearestMiss
@@ -102,7 +102,7 @@ class Decision:
         that only a report shows is one obstacle, the missing report."""
         refused = np.zeros(len(self.verdict), np.int32)
         stages = self._stages if isinstance(self.request, GpuRequest) else []
-        unknown = unknown_wishes(stages[0][1]) if stages else {}
+        unknown = unknown_values(stages[0][1]) if stages else {}
         for criterion, _, passed in stages:
             refused += ~(passed | unknown.get(criterion.name, False))
         return refused

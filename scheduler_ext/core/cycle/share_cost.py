@@ -29,7 +29,7 @@ def share_cost(
     weights: Mapping[str, float],
     values: Mapping[str, float],
 ) -> Cost:
-    """The cost under a strategy; the order of wished models comes first."""
+    """The cost under a strategy; the order of wanted models comes first."""
     base: Cost = tightest
     if strategy != "binpack":
         base = _spread(snapshot) if strategy == "spread" else _packing(request, snapshot, weights, values)

@@ -25,8 +25,8 @@ _REPORT = "Fresh report"
 _UNNAMED = "UNKNOWN"
 
 
-class _Wish(NamedTuple):
-    """A wish about a value that may be unknown without a report: its field, the value in words, where that
+class _ReportedValue(NamedTuple):
+    """A constraint on a value that may be unknown without a report: its field, the value in words, where that
     is unknown on some states, `[slot, state]`, and whether GPUs of other vendors than those with an agent
     have such a value."""
 
@@ -64,21 +64,27 @@ def _no_free_memory(_there: Snapshot, units: UnitColumns, at: Ints) -> Bools:
 
 
 # By the name of the filter that compares it.
-_WISHES = {
-    "model": _Wish("models", "model", _no_model),
-    "compute-capability": _Wish("min_compute_capability", "compute capability", _no_capability, False),
-    "cuda": _Wish("min_cuda", "CUDA version", _no_cuda, False),
-    "total-memory": _Wish("min_memory_mib", "total memory", _no_memory),
-    "free-memory": _Wish("min_free_mib", "free memory", _no_free_memory),
+_REPORTED_VALUES = {
+    "model": _ReportedValue("models", "model", _no_model),
+    "compute-capability": _ReportedValue(
+        "min_compute_capability", "compute capability", _no_capability, False
+    ),
+    "cuda": _ReportedValue("min_cuda", "CUDA version", _no_cuda, False),
+    "total-memory": _ReportedValue("min_memory_mib", "total memory", _no_memory),
+    "free-memory": _ReportedValue("min_free_mib", "free memory", _no_free_memory),
 }
 
 
-def unknown_wishes(view: View) -> Mapping[str, Bools]:
-    """By the name of the filter that compares it, the states whose value of a wish is unknown without a
+def unknown_values(view: View) -> Mapping[str, Bools]:
+    """By the name of the filter that compares it, the states whose value of a constraint is unknown without a
     report, `[state]`."""
     request, there = view.request, view.snapshot
-    wished = {name: wish for name, wish in _WISHES.items() if getattr(request, wish.field)}
-    if not wished or not request.units or request.shares is not None:
+    constrained = {
+        name: constraint
+        for name, constraint in _REPORTED_VALUES.items()
+        if getattr(request, constraint.field)
+    }
+    if not constrained or not request.units or request.shares is not None:
         return {}
     # Few nodes are so, and all others cost nothing.
     at = np.flatnonzero(there.node.unreported & (there.node.devices > 0)).astype(np.int32)
@@ -86,11 +92,11 @@ def unknown_wishes(view: View) -> Mapping[str, Bools]:
         return {}
     has_agent = np.array([model.vendor in REPORTED_VENDORS for model in there.models], np.bool_)
     found = {}
-    for name, wish in wished.items():
+    for name, constraint in constrained.items():
         states = found[name] = view.everywhere(False)
         for _, units in view.units:
-            unknown = wish.unknown(there, units, at)
-            if not wish.of_all_vendors:
+            unknown = constraint.unknown(there, units, at)
+            if not constraint.of_all_vendors:
                 unknown &= has_agent[units.model[:, at]]
             states[at] |= unknown.any(0)
     return found
@@ -98,7 +104,7 @@ def unknown_wishes(view: View) -> Mapping[str, Bools]:
 
 class FreshInventory(Filter):
     """Refuses nodes without a recent report. A node known only by its labels takes whole GPUs, and one that
-    counts by its allocatable whole GPUs and MIG instances, both for wishes whose values are known."""
+    counts by its allocatable whole GPUs and MIG instances, both for constraints whose values are known."""
 
     name = "fresh-inventory"
     reason = Reason(
@@ -116,7 +122,7 @@ class FreshInventory(Filter):
         known = [columns.from_slices for _, columns in view.units]
         if known and view.request.shares is None:
             passed = passed | np.logical_and.reduce(known)
-        for unknown in unknown_wishes(view).values():
+        for unknown in unknown_values(view).values():
             passed = passed & ~unknown
         return passed
 
@@ -135,7 +141,9 @@ class FreshInventory(Filter):
         if have == "Fresh":
             have = "labels only"
         unknown = [
-            _WISHES[name].compares for name, states in unknown_wishes(view).items() if states[view.only]
+            _REPORTED_VALUES[name].compares
+            for name, states in unknown_values(view).items()
+            if states[view.only]
         ]
         needed = f"{_REPORT} of {unknown[0]}" if unknown else _REPORT
         return NearestMiss(self.name, None, needed, have, "state")

@@ -44,18 +44,18 @@ class Model(Filter):
         return NearestMiss(self.name, uuid, ",".join(view.request.models), name, "model")
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
-        place, wished = where(node, miss.device), few(str(miss.needed).split(","))
+        place, wanted = where(node, miss.device), few(str(miss.needed).split(","))
         own = dict(node.gpus).get(miss.device)
         if own is not None and miss.have not in (None, own.model.name):
             # Lists have the name of the GPU itself.
-            return f"{place} of model {own.model.name} is offered as {miss.have}, not {wished}"
+            return f"{place} of model {own.model.name} is offered as {miss.have}, not {wanted}"
         if miss.have is None:
-            return f"the model of the GPUs of {place} is not known; the pod needs {wished}"
-        return f"{place} is of model {miss.have}, not {wished}"
+            return f"the model of the GPUs of {place} is not known; the pod needs {wanted}"
+        return f"{place} is of model {miss.have}, not {wanted}"
 
 
 def _other_models(request: GpuRequest, trial: Trial) -> Change | None:
-    """The models of the nodes where the pod would fit without this wish."""
+    """The models of the nodes where the pod would fit without this constraint."""
     rows = trial.where(replace(request, models=()))
     nodes = trial.snapshot.nodes
     fitting = compress(nodes.values(), rows[trial.snapshot.rows(list(nodes))])

@@ -14,7 +14,7 @@ from scheduler_ext.core.request.request import ShareAsk
 MAX_SEARCH_STEPS = 2_000_000
 
 _TOO_DEAR = 1e18
-# More than any difference between GPUs, less than the order of wished models.
+# More than any difference between GPUs, less than the order of wanted models.
 _HELD_MORE = 1e8
 
 # The cost of putting a share on a GPU, below that: (room before, room after) in MiB, all [slot, state].

@@ -53,11 +53,11 @@ class Trial:
 
 
 Lower = Callable[[GpuRequest, Trial], Change | None]
-"""The mildest change of a wish with which the request fits; None if there is none."""
+"""The mildest change of a constraint with which the request fits; None if there is none."""
 
 
 class GpuProperties(NamedTuple):
-    """The GPUs for one part of a request, `[slot, state]`: what a wish about one device compares."""
+    """The GPUs for one part of a request, `[slot, state]`: what a constraint on one device compares."""
 
     model: Ints
     compute_capability: Ints
@@ -85,9 +85,9 @@ class View:
             self.eligible = self.shareable & devices.healthy
 
     def narrow(self, test: Callable[[GpuProperties], Bools]) -> Bools:
-        """States on which a wish about one device holds; shares keep only the GPUs that meet it. The device
-        plugin picks whole GPUs and MIG instances, so there every free one must meet it. If none is free, one
-        matching GPU is enough, and a node without such GPUs passes: the count then refuses it."""
+        """States on which a constraint on one device holds; shares keep only the GPUs that meet it. The
+        device plugin picks whole GPUs and MIG instances, so there every free one must meet it. If none is
+        free, one matching GPU is enough, and a node without such GPUs passes: the count then refuses it."""
         passed = self.everywhere(True)
         devices = self.snapshot.devices
         capability = devices.compute_capability

@@ -96,10 +96,10 @@ def vgpu_fraction(product: str) -> int:
     return max(1, round(sizes_gb[0] / int(vgpu["gb"]))) if sizes_gb else 0
 
 
-def normalise_wish(wish: str) -> str:
-    """Return the canonical name or family that a wish (a name, a family or any product string) stands for.
+def normalise_model(model: str) -> str:
+    """Return the canonical name or family that a text (a name, a family or any product string) stands for.
     Raises ValueError when it is empty, longer than 128 characters or has other characters than names have."""
-    text = wish.strip()
+    text = model.strip()
     if not text:
         raise ValueError("GPU model is empty; name a model such as A100-80GB or a family such as A100")
     if len(text) > _MAX_WISH_LENGTH:
@@ -114,7 +114,7 @@ def normalise_wish(wish: str) -> str:
 
 
 def known_family(name: str) -> str | None:
-    """The family that the table has for a name that `normalise_wish` returned; None for another name."""
+    """The family that the table has for a name that `normalise_model` returned; None for another name."""
     family = canonical_model(name).family
     return family if family in _ROWS_OF_FAMILY else None
 

@@ -107,7 +107,8 @@ class Preemption:
         empty = self._dry_run(without(seen, lower), [])
         if empty.fits(()):
             return not self._fits(seen)
-        # All departures at once may free too much: GPUs that do not meet the pod's wishes, or a cordoned GPU.
+        # All departures at once may free too much: GPUs that do not meet the pod's constraints, or a
+        # cordoned GPU.
         return _may_free_too_much(self.request, empty) and self.victims(seen) is not None
 
     def _lower(self, info: NodeInfo, named: Collection[str] = ()) -> list[BoundPod]:
@@ -175,9 +176,9 @@ def _amount(requests: _Amounts, name: str) -> Fraction:
 def _may_free_too_much(request: GpuRequest, empty: DryRun) -> bool:
     """Whether the request may fit beside some of the pods though it does not fit without all of them."""
     cordoned = any(device.cordoned for device in empty.info.devices)
-    wishes = (
+    constraints = (
         request.models or request.min_memory_mib or request.min_free_mib or request.min_compute_capability
     )
     # The device plugin may then pick GPUs that became free instead of others.
     picked = bool(request.units) or any(empty.held.unknown.values())
-    return cordoned or (picked and (bool(wishes) or request.shares is not None))
+    return cordoned or (picked and (bool(constraints) or request.shares is not None))

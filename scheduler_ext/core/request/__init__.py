@@ -1,1 +1,1 @@
-"""A pod's request: amounts, resource names, and the wishes in its annotations."""
+"""A pod's request: amounts, resource names, and the constraints in its annotations."""

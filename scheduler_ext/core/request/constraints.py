@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
-from scheduler_ext.core.gpu.models import known_family, normalise_wish
+from scheduler_ext.core.gpu.models import known_family, normalise_model
 from scheduler_ext.core.request.quantity import QuantityError, as_mib
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE
 
@@ -28,13 +28,13 @@ _LEAST_MIB = 1024
 MODEL_HINT = f'choose GPU models with the annotation {ANNOTATION_PREFIX}model, such as "A100"'
 
 
-class WishError(ValueError):
-    """A wish that cannot be read or contradicts itself; never leaves the parsing of a request."""
+class ConstraintError(ValueError):
+    """A constraint that cannot be read or contradicts itself; never leaves the parsing of a request."""
 
 
 @lru_cache(maxsize=1024)  # the pods of a Deployment have equal annotations
 def _models(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(normalise_wish(part) for part in text.split(",")))
+    return tuple(dict.fromkeys(normalise_model(part) for part in text.split(",")))
 
 
 def _version(pattern: str, example: str) -> Callable[[str], tuple[int, ...]]:
@@ -67,33 +67,35 @@ def _positive_mib(text: str) -> int:
     return mib
 
 
-def _wish(key: str, parse: Callable[[str], object], unset: Any, words: str = "") -> Any:
+def _constraint(key: str, parse: Callable[[str], object], unset: Any, words: str = "") -> Any:
     """A field that an annotation sets; a parser raises ValueError with the rest of a sentence. `words` name a
     value where pods are listed (default: the key and the value)."""
     return field(default=unset, metadata={"key": key, "parse": parse, "words": words or key + " {}"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class GpuConstraints:
     """The part of a request that annotations set, one field for each annotation."""
 
-    models: tuple[str, ...] = _wish("model", _models, ())
+    models: tuple[str, ...] = _constraint("model", _models, ())
     """Only GPUs of one of these models or families, with preference for the first: `A100-80GB,H100`. Any
     letter case, any spelling of the product (`NVIDIA A100-SXM4-80GB`), whole names only: `A100` is neither
     `A1000` nor `A100-80GB-MIG-1G.10GB`."""
-    min_memory_mib: int = _wish("min-memory", _positive_mib, 0, "at least {} MiB")
+    min_memory_mib: int = _constraint("min-memory", _positive_mib, 0, "at least {} MiB")
     """GPUs with at least this total memory: `40Gi`."""
-    min_free_mib: int = _wish("min-free-memory", _positive_mib, 0, "at least {} MiB free")
+    min_free_mib: int = _constraint("min-free-memory", _positive_mib, 0, "at least {} MiB free")
     """GPUs with at least this much memory free: `20Gi`."""
-    min_compute_capability: tuple[int, int] | None = _wish(
+    min_compute_capability: tuple[int, int] | None = _constraint(
         "min-compute-capability", lambda text: (*_capability(text), 0)[:2], None
     )
     """GPUs of at least this CUDA compute capability: `"8.0"`."""
-    min_cuda: tuple[int, ...] | None = _wish("min-cuda", _version(r"\d{1,3}(\.\d{1,3}){0,2}", '"12.4"'), None)
+    min_cuda: tuple[int, ...] | None = _constraint(
+        "min-cuda", _version(r"\d{1,3}(\.\d{1,3}){0,2}", '"12.4"'), None
+    )
     """Nodes whose driver serves at least this CUDA version: `"12.4"`."""
-    strategy: str | None = _wish("strategy", _one_of("binpack", "spread"), None)
+    strategy: str | None = _constraint("strategy", _one_of("binpack", "spread"), None)
     """`binpack` prefers the fullest GPUs, `spread` the emptiest, in place of the configured strategy."""
-    sharing: str | None = _wish("sharing", _one_of("exclusive", "any"), None)
+    sharing: str | None = _constraint("sharing", _one_of("exclusive", "any"), None)
     """Time slices, parts by MPS, and MIG instances that are handed out as GPUs (strategy `single`):
     `exclusive` refuses nodes that hand them out, `any` accepts them like whole GPUs. Without the annotation,
     a pod of several GPUs is refused there, because several give one process no more compute, and a pod of one
@@ -101,17 +103,17 @@ class Wishes:
     device plugin gives: one under MPS."""
 
 
-# annotation key -> (field of Wishes, parser)
-WISHES: dict[str, tuple[str, Callable[[str], object]]] = {
-    each.metadata["key"]: (each.name, each.metadata["parse"]) for each in fields(Wishes)
+# annotation key -> (field of GpuConstraints, parser)
+CONSTRAINTS: dict[str, tuple[str, Callable[[str], object]]] = {
+    each.metadata["key"]: (each.name, each.metadata["parse"]) for each in fields(GpuConstraints)
 }
 
 
-def wishes_in_words(wishes: Wishes) -> list[str]:
-    """Each wish that the pod has, in a few words."""
+def constraints_in_words(constraints: GpuConstraints) -> list[str]:
+    """Each constraint that the pod has, in a few words."""
     found = []
-    for each in fields(Wishes):
-        if (value := getattr(wishes, each.name)) != each.default:
+    for each in fields(GpuConstraints):
+        if (value := getattr(constraints, each.name)) != each.default:
             if isinstance(value, tuple):
                 # Names are alternatives, numbers the parts of a version.
                 value = (" or " if isinstance(value[0], str) else ".").join(map(str, value))
@@ -119,27 +121,29 @@ def wishes_in_words(wishes: Wishes) -> list[str]:
     return found
 
 
-def parse_wishes(annotations: Mapping[str, str]) -> dict[str, object]:
-    """The fields of a request that the annotations set. Raises WishError naming the annotation."""
-    wishes = {}
-    for key, (attribute, parse) in WISHES.items():
+def parse_constraints(annotations: Mapping[str, str]) -> dict[str, object]:
+    """The fields of a request that the annotations set. Raises ConstraintError naming the annotation."""
+    constraints = {}
+    for key, (attribute, parse) in CONSTRAINTS.items():
         text = annotations.get(ANNOTATION_PREFIX + key)
         if text is None:
             continue
         where = f"annotation {ANNOTATION_PREFIX}{key}: {shown(text)}"
         if len(text) > MAX_ANNOTATION_CHARS:
-            raise WishError(f"{where} has {len(text)} characters; at most {MAX_ANNOTATION_CHARS} are read")
+            raise ConstraintError(
+                f"{where} has {len(text)} characters; at most {MAX_ANNOTATION_CHARS} are read"
+            )
         try:
-            wishes[attribute] = parse(text.strip())
+            constraints[attribute] = parse(text.strip())
         except QuantityError as error:
             # Its text contains the value.
-            raise WishError(f"annotation {ANNOTATION_PREFIX}{key}: {error}") from None
+            raise ConstraintError(f"annotation {ANNOTATION_PREFIX}{key}: {error}") from None
         except ValueError as error:
-            raise WishError(f"{where} {error}") from None
-    return wishes
+            raise ConstraintError(f"{where} {error}") from None
+    return constraints
 
 
-def wished_models(annotations: Mapping[str, str]) -> tuple[str, ...]:
+def requested_models(annotations: Mapping[str, str]) -> tuple[str, ...]:
     """The models that the annotations name; none if that cannot be read."""
     text = annotations.get(f"{ANNOTATION_PREFIX}model")
     if text is None or len(text) > MAX_ANNOTATION_CHARS:
@@ -150,7 +154,7 @@ def wished_models(annotations: Mapping[str, str]) -> tuple[str, ...]:
         return ()
 
 
-# Annotations that are no wishes about nodes.
+# Annotations that are no constraints on nodes.
 _OTHERS = (
     "movable",
     "gang",
@@ -167,14 +171,14 @@ _WRITTEN = ("assigned", "gang-node", "planned", "reclaim-at")
 
 def unknown_annotations(annotations: Mapping[str, str]) -> list[str]:
     """Keys under our prefix that users do not set or that mean nothing: most likely a typing mistake."""
-    known = {ANNOTATION_PREFIX + key for key in (*WISHES, *_OTHERS, *_WRITTEN)}
+    known = {ANNOTATION_PREFIX + key for key in (*CONSTRAINTS, *_OTHERS, *_WRITTEN)}
     return sorted(key for key in annotations if key.startswith(ANNOTATION_PREFIX) and key not in known)
 
 
 def meant_annotation(key: str) -> str | None:
     """The annotation of users that a misspelt one under our prefix is nearest to; None if none is near."""
     name = key.removeprefix(ANNOTATION_PREFIX).lower()
-    close = get_close_matches(name, (*WISHES, *_OTHERS), n=1)
+    close = get_close_matches(name, (*CONSTRAINTS, *_OTHERS), n=1)
     return f"{ANNOTATION_PREFIX}{close[0]}" if close else None
 
 
@@ -199,8 +203,8 @@ def spelling_hint(name: str, share: str = DEFAULT_SHARE) -> str | None:
 
 
 def selector_hint(key: str, operator: str, values: Sequence[str]) -> str | None:
-    """How to wish for what a selector for a label of other clusters means, such as accelerator or gpu-memory;
-    None if it is about no GPU."""
+    """How to write as a constraint what a selector for a label of other clusters means, such as accelerator
+    or gpu-memory; None if it is about no GPU."""
     lower = key.lower()
     sizes = [size for value in values if (size := _LABEL_SIZE.fullmatch(value))]
     if _MEMORY_LABEL.search(lower) and operator in ("Gt", "In") and sizes:
@@ -212,7 +216,7 @@ def selector_hint(key: str, operator: str, values: Sequence[str]) -> str | None:
         return f'choose by memory with the annotation {ANNOTATION_PREFIX}min-memory: "{least}"'
     if operator == "In" and values and (_MODEL_SPELLING.search(lower) or "accelerator" in lower):
         try:
-            families = [known_family(normalise_wish(each)) for each in values]
+            families = [known_family(normalise_model(each)) for each in values]
         except ValueError:
             return MODEL_HINT
         # Values such as nvidia or aws-inferentia2 name no GPU.

@@ -1,4 +1,4 @@
-"""The wish of a gang, as its members state it: pods that start together or not at all."""
+"""What a gang requests, as its members state it: pods that start together or not at all."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -29,7 +29,7 @@ class GangKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class GangWish:
+class GangRequest:
     """What a member says about its gang. A gang starts once `size` of its members have places.
     `required_topology` and `preferred_topology` are node label keys (or NODE_POOL): the nodes of all members
     have one value. `deadline_s` is the time from the end of the gates to the start of the last member; None:

@@ -45,14 +45,14 @@ def task_class(request: GpuRequest, cpu_milli: int, models: Iterable[str]) -> Ta
             gpus += ask.count
         else:
             mig[ask.profile] += ask.count
-    wished = sorted(set(models))
+    distinct = sorted(set(models))
     return _shared(
         TaskClass(
             cpu_milli=-(-cpu_milli // _CPU_STEP_MILLI) * _CPU_STEP_MILLI,
             gpus=min(gpus, MAX_COUNT),
             shares_mib=_shares(request),
             mig=tuple(sorted(mig.items())),
-            models=tuple(wished) if len(wished) <= _MAX_MODELS else (),
+            models=tuple(distinct) if len(distinct) <= _MAX_MODELS else (),
         )
     )
 

@@ -10,9 +10,9 @@ from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.request.constraints import (
     ANNOTATION_PREFIX,
     MODEL_HINT,
-    WishError,
-    Wishes,
-    parse_wishes,
+    ConstraintError,
+    GpuConstraints,
+    parse_constraints,
     part_hint,
     shown,
 )
@@ -125,7 +125,7 @@ PLACEHOLDER_MODEL = "PLACEHOLDER"
 
 
 @dataclass(frozen=True, slots=True)
-class GpuRequest(Wishes):
+class GpuRequest(GpuConstraints):
     """A pod's request, effective and checked; equal requests are equal values, of any pod."""
 
     units: tuple[UnitAsk, ...] = ()
@@ -156,9 +156,9 @@ class GpuRequest(Wishes):
         )
 
     def model_rank(self, model: GpuModel) -> int | None:
-        """The place of the first wish that the model meets, by exact name or family; None if none does."""
+        """The rank of the first wanted name that the model meets, exactly or by family; None without one."""
         names = (model.name, model.family)
-        return next((rank for rank, wish in enumerate(self.models) if wish in names), None)
+        return next((rank for rank, name in enumerate(self.models) if name in names), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,28 +172,28 @@ def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | Invalid
     """A pod's request as one value, or an `InvalidRequest`. Amounts are the peak over the pod's phases."""
     try:
         asked = [(container, _amounts(container, resources)) for container in pod.containers]
-        request = _request(pod, asked, resources.share, parse_wishes(pod.annotations))
+        request = _request(pod, asked, resources.share, parse_constraints(pod.annotations))
         _refuse_absurdities(request)
-    except WishError as error:
+    except ConstraintError as error:
         return InvalidRequest(str(error))
     return request
 
 
 def parse_holding(pod: PodAsk, resources: ResourceNames) -> GpuRequest:
-    """The holdings of a pod on a node: its amounts alone, because its wishes no longer matter. Unreadable
-    amounts hold nothing: no device plugin offers a resource of that name or amount, and a pod from an
-    untrusted user must not keep a whole inventory from being read."""
+    """The holdings of a pod on a node: its amounts alone, because its constraints no longer matter.
+    Unreadable amounts hold nothing: no device plugin offers a resource of that name or amount, and a pod from
+    an untrusted user must not keep a whole inventory from being read."""
     asked: _Asked = [(container, {}) for container in pod.containers]
     for container, amounts in asked:
         for resource in _names(container):
-            with suppress(WishError):
+            with suppress(ConstraintError):
                 _profile(resource)
                 if amount := _amount(container, resource, resources):
                     amounts[resource] = amount
     return _request(pod, asked, resources.share, {})
 
 
-def _request(pod: PodAsk, asked: _Asked, share: str, wishes: Mapping[str, object]) -> GpuRequest:
+def _request(pod: PodAsk, asked: _Asked, share: str, constraints: Mapping[str, object]) -> GpuRequest:
     return GpuRequest(
         units=_units(asked, share),
         shares=_shares(asked, share),
@@ -201,7 +201,7 @@ def _request(pod: PodAsk, asked: _Asked, share: str, wishes: Mapping[str, object
         soft_preferences=pod.soft_preferences,
         cpu_milli=pod.cpu_milli,
         by_container=tuple((each.name, *amount) for each, amounts in asked for amount in amounts.items()),
-        **wishes,  # type: ignore[arg-type]  # keys and types are those of WISHES
+        **constraints,  # type: ignore[arg-type]  # keys and types are those of CONSTRAINTS
     )
 
 
@@ -214,7 +214,7 @@ def _amounts(container: ContainerAsk, resources: ResourceNames) -> dict[str, int
     for resource, request in container.requests.items():
         limit = container.limits.get(resource)
         if request != limit and (problem := refused_amounts(resource, request, limit)) is not None:
-            raise WishError(f"container {shown(container.name)}: {shown(resource)}: {problem}")
+            raise ConstraintError(f"container {shown(container.name)}: {shown(resource)}: {problem}")
     return {resource: amount for resource, amount in amounts.items() if amount}
 
 
@@ -226,7 +226,7 @@ def _amount(container: ContainerAsk, resource: str, resources: ResourceNames) ->
     except QuantityError as error:
         where = f"container {shown(container.name)}: {shown(resource)}"
         hint = _amount_hint(resource, (request, limit), resources)
-        raise WishError(f"{where}: {error}{hint}") from None
+        raise ConstraintError(f"{where}: {error}{hint}") from None
     return amount
 
 
@@ -272,7 +272,7 @@ def _profile(resource: str) -> str | None:
     try:
         return profile_from_resource(resource)[0]
     except ValueError as error:
-        raise WishError(str(error)) from None
+        raise ConstraintError(str(error)) from None
 
 
 def _units(asked: _Asked, share: str) -> tuple[UnitAsk, ...]:
@@ -312,20 +312,20 @@ def _refuse_absurdities(request: GpuRequest) -> None:
     for ask in request.units:
         if ask.count > MAX_COUNT:
             where = f"resource {shown(ask.resource)}"
-            raise WishError(f"{where}: {ask.count} over all containers is absurd; at most {MAX_COUNT}")
+            raise ConstraintError(f"{where}: {ask.count} over all containers is absurd; at most {MAX_COUNT}")
     if request.shares is not None:
         count = len(request.shares.by_container)
         if count > MAX_SHARES:
-            raise WishError(f"{count} containers ask a share of GPU memory; at most {MAX_SHARES} may")
+            raise ConstraintError(f"{count} containers ask a share of GPU memory; at most {MAX_SHARES} may")
     whole = [ask.resource for ask in request.units if ask.profile is None]
     for vendor in {vendor_of(resource) for resource in whole} - {None}:
         names = [resource for resource in whole if vendor_of(resource) == vendor]
         if len(names) > 1:
-            raise WishError(
+            raise ConstraintError(
                 f"asks {' and '.join(names)}: a node offers its GPUs under one of these names; ask one"
             )
     shared = [ask.resource for ask in request.units if ask.resource.endswith(".shared")]
     if request.sharing == "exclusive" and shared:
-        raise WishError(
+        raise ConstraintError(
             f"annotation {ANNOTATION_PREFIX}sharing is exclusive, yet {shared[0]} asks a shared GPU; drop one"
         )

@@ -1,4 +1,4 @@
-"""Scores of the node itself (reports, health, the time that the pod may stay) and of the pod's own wishes."""
+"""Scores of the node itself (reports, health, the time that the pod may stay) and of what the pod prefers."""
 
 import numpy as np
 

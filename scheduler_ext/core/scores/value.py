@@ -1,4 +1,4 @@
-"""The score of the least valuable GPU that meets a pod's wishes."""
+"""The score of the least valuable GPU that meets a pod's constraints."""
 
 import numpy as np
 

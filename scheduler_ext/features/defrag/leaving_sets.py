@@ -41,10 +41,10 @@ class MovePrices:
     def kind(self, i: int, /) -> Hashable:
         """Pods of one kind find a new place in the same way."""
         pod = self._pods[i]
-        return pod.budgets, pod.again.request, frozenset(pod.again.needs.requests.items()), _wishes(pod)
+        return pod.budgets, pod.again.request, frozenset(pod.again.needs.requests.items()), _constraints(pod)
 
 
-def _wishes(pod: MovablePod) -> Hashable:
+def _constraints(pod: MovablePod) -> Hashable:
     needs = pod.again.needs
     return frozenset(needs.node_selector.items()), needs.required_terms, needs.tolerations
 

@@ -17,7 +17,7 @@ from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.controllers import controlling_owner
-from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.wire.gangs import read_gang_request
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.pod.cached_pod import DEVICES_PREFIX
 from scheduler_ext.wire.pod.pod_identity import is_terminating, pod_name, pod_uid
@@ -121,7 +121,7 @@ def immovable(
         and rules.at - created < rules.min_age_s,
         f"is placed by the scheduler {scheduler}": scheduler not in schedulers,
         # The others would wait for it, or end with it.
-        "belongs to a gang": gang_wish(pod) is not None,
+        "belongs to a gang": read_gang_request(pod) is not None,
         "uses ResourceClaims": bool(pod.spec and pod.spec.resource_claims)
         or bound.extended_claim is not None,
         "has two PodDisruptionBudgets, so that no eviction is allowed": len(budgets) > 1,

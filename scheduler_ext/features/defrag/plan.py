@@ -12,7 +12,7 @@ from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.intree import is_passing, needs_key
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX
-from scheduler_ext.core.request.gang_request import GangWish
+from scheduler_ext.core.request.gang_request import GangRequest
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.explain.explainer import other_scheduler
@@ -25,7 +25,7 @@ from scheduler_ext.views.fragmentation import fragmentation
 from scheduler_ext.whatif.whatif import Asker
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.wire.gangs import read_gang_request
 from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_name, pod_uid
 from scheduler_ext.wire.pod.pod_needs import pod_needs
@@ -110,7 +110,7 @@ def doubt(outcome: PodOutcome, config: Configuration) -> str | None:
     """Why moves would not bring a pod in, or are not needed; None if nothing is known that says so."""
     wanted, pod = outcome.wanted, outcome.wanted.asker.pod
     spec, status = pod.spec or kube.PodSpec(), pod.status or kube.PodStatus()
-    if isinstance(gang := gang_wish(pod), GangWish):
+    if isinstance(gang := read_gang_request(pod), GangRequest):
         return (
             f"pod {wanted.name} starts with all {gang.size} pods of gang {gang.key}, and a plan is made for "
             "each pod by itself"

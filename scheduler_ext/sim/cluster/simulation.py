@@ -10,7 +10,7 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.intree import NO_NODES
-from scheduler_ext.core.request.gang_request import GangKey, GangWish, InvalidGang
+from scheduler_ext.core.request.gang_request import GangKey, GangRequest, InvalidGang
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.sim.cluster.eviction import find_eviction
 from scheduler_ext.sim.extension import GangPlaces, Missed, extensions
@@ -18,7 +18,7 @@ from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of, read_asker
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.gangs import GANG_GATE, gang_wish
+from scheduler_ext.wire.gangs import GANG_GATE, read_gang_request
 from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod.pod_claims import claim_names
 from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_name, pod_priority, pod_uid
@@ -86,8 +86,8 @@ class _ClusterRun:
         found: dict[int, Json] = {}
         positions_of: dict[GangKey, list[int]] = {}
         for position, pod in enumerate(self._pods):
-            if isinstance(wish := self._wish(pod), GangWish):
-                positions_of.setdefault(wish.key, []).append(position)
+            if isinstance(gang_request := self._gang_request(pod), GangRequest):
+                positions_of.setdefault(gang_request.key, []).append(position)
         gangs = {positions[-1]: positions for positions in positions_of.values()}
         members = {position for positions in gangs.values() for position in positions}
         for position, pod in enumerate(self._pods):
@@ -100,13 +100,13 @@ class _ClusterRun:
     def _together(self, positions: Sequence[int]) -> dict[int, Json]:
         """The outcome of the pods of a gang, by their positions."""
         items = {position: self._item(self._pods[position]) for position in positions}
-        members: dict[int, tuple[GangWish, Asker]] = {}
+        members: dict[int, tuple[GangRequest, Asker]] = {}
         for position in positions:
             pod = self._pods[position]
-            wish, asker = self._wish(pod), self._asker(pod)
-            if isinstance(wish, GangWish):
+            gang_request, asker = self._gang_request(pod), self._asker(pod)
+            if isinstance(gang_request, GangRequest):
                 if isinstance(asker, Asker):
-                    members[position] = wish, asker
+                    members[position] = gang_request, asker
                 else:
                     items[position] |= {"reason": INVALID_REQUEST.text, "message": asker}
         if len(members) < len(positions):
@@ -132,7 +132,9 @@ class _ClusterRun:
         gate = None if self._gangs is None else GANG_GATE
         return {
             "pod": pod_name(pod),
-            "gang": wish.key.name if isinstance(wish := self._wish(pod), GangWish) else None,
+            "gang": gang_request.key.name
+            if isinstance(gang_request := self._gang_request(pod), GangRequest)
+            else None,
             "node": None,
             "devices": [],
             "valuePerHour": None,
@@ -150,8 +152,8 @@ class _ClusterRun:
     def _next(self, pod: kube.Pod) -> Json:
         """Where a pod goes, or why nowhere."""
         item = self._item(pod)
-        if isinstance(wish := self._wish(pod), InvalidGang):
-            return item | {"reason": INVALID_REQUEST.text, "message": wish.message}
+        if isinstance(gang_request := self._gang_request(pod), InvalidGang):
+            return item | {"reason": INVALID_REQUEST.text, "message": gang_request.message}
         asker = self._asker(pod)
         if isinstance(asker, str):
             return item | {"reason": INVALID_REQUEST.text, "message": asker}
@@ -184,9 +186,9 @@ class _ClusterRun:
                 # Which devices they are is on the node.
                 self._claims.update_claim(replace(claim, devices=(), node=node))
 
-    def _wish(self, pod: kube.Pod) -> GangWish | InvalidGang | None:
+    def _gang_request(self, pod: kube.Pod) -> GangRequest | InvalidGang | None:
         """The gang of a pod, if the pods of gangs are placed together."""
-        return None if self._gangs is None else gang_wish(pod)
+        return None if self._gangs is None else read_gang_request(pod)
 
     def _asker(self, pod: kube.Pod) -> Asker | str:
         """The pod that looks for a node, or the reason why it cannot be read."""

@@ -159,8 +159,8 @@ def _report_missing_models(nodes: Sequence[TraceNode], traces: Traces) -> None:
     models = {model_of(node.model) for node in nodes if node.gpus}
     for name, pods in traces.items():
         known = {
-            wishes: any(admits(wishes, model) for model in models)
-            for wishes in {pod.kind.models for pod in pods if pod.kind.models}
+            wanted: any(admits(wanted, model) for model in models)
+            for wanted in {pod.kind.models for pod in pods if pod.kind.models}
         }
         lost = [pod.kind.models for pod in pods if not known.get(pod.kind.models, True)]
         if lost:

@@ -22,7 +22,7 @@ from scheduler_ext.core.snapshot.value_weights import small_cluster_weight, valu
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, StateKey
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
 from scheduler_ext.sim.state_by_state import KindRequest, StateByState, knows
-from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, core_cpu_milli, model_of, wish_of
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, core_cpu_milli, model_name_of, model_of
 from scheduler_ext.sim.world import NodesView, World
 
 # The models of a trace's pods have no order of preference.
@@ -79,7 +79,7 @@ class Default(Policy):
 
     def retarget(self, workload: Workload) -> None:
         """Expect another workload."""
-        self._table.forecast = Forecast(_by_wishes(workload), ())
+        self._table.forecast = Forecast(_by_model_names(workload), ())
         cluster = self._table.snapshot(0)
         numbers = {model: number for number, model in enumerate(cluster.models)}
         # The core's number of each model of the trace, which may spell one in several ways; any without GPUs.
@@ -215,20 +215,20 @@ def request_of(kind: PodKind) -> GpuRequest:
     return GpuRequest(
         units=units,
         shares=shares,
-        models=_wishes(kind.models),
+        models=_model_names(kind.models),
         cpu_milli=core_cpu_milli(kind.cpu_milli),
         priority=0 if kind.spot is None else -1 if kind.spot else 1,
     )
 
 
-def _by_wishes(workload: Workload) -> Workload:
+def _by_model_names(workload: Workload) -> Workload:
     """The workload with the core's names of models: a trace may spell them in any way."""
     counts: dict[TaskClass, float] = {}
     for task, part in workload.parts.items():
-        task = replace(task, models=tuple(sorted(_wishes(task.models))))
+        task = replace(task, models=tuple(sorted(_model_names(task.models))))
         counts[task] = counts.get(task, 0.0) + part
     return Workload.of(counts, workload.unknown)
 
 
-def _wishes(models: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(map(wish_of, models)))
+def _model_names(models: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(model_name_of, models)))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from scheduler_ext.core.node.node import BoundPod, PendingPod
-from scheduler_ext.core.request.constraints import wished_models
+from scheduler_ext.core.request.constraints import requested_models
 from scheduler_ext.core.request.pod_kinds import task_class
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, parse_holding
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -28,7 +28,7 @@ keeps it (docs/tasks/shares.md#assignment-of-gpus)."""
 
 
 def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
-    """A pod on a node as a holder: its amounts and devices; its wishes only matter for `asked`. Raises
+    """A pod on a node as a holder: its amounts and devices; its constraints only matter for `asked`. Raises
     QuantityError for an amount of the wrong JSON type."""
     ask = pod_ask(pod, resources)
     metadata = pod.metadata or kube.ObjectMeta()
@@ -52,7 +52,7 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
         cpu_milli=ask.cpu_milli if held is pod.spec else pod_cpu_milli(held),
         extended_claim=_extended_claim(pod),
         created_at=seconds(metadata.creation_timestamp) if request.asks_gpu else None,
-        asked=task_class(request, ask.cpu_milli, wished_models(ask.annotations)),
+        asked=task_class(request, ask.cpu_milli, requested_models(ask.annotations)),
     )
 
 
@@ -65,11 +65,11 @@ def _extended_claim(pod: kube.Pod) -> str | None:
 def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
     """A pod that waits for a node. Raises QuantityError for an amount of the wrong JSON type."""
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
-    wish = pod_request(pod, resources)
+    request = pod_request(pod, resources)
     workload = top_controller(metadata, {})
     holding = bound_pod(pod, resources)
-    if isinstance(wish, GpuRequest):
-        holding = replace(holding, request=wish)
+    if isinstance(request, GpuRequest):
+        holding = replace(holding, request=request)
     else:
         # An unreadable request is refused, and does not count as demand.
         holding = replace(holding, asked=None, created_at=seconds(metadata.creation_timestamp))
@@ -79,7 +79,7 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
         scheduler_name=spec.scheduler_name or "",
         nominated_node=(pod.status.nominated_node_name if pod.status else None) or None,
         claims=tuple(claim_names(pod)),
-        invalid=wish.message if isinstance(wish, InvalidRequest) else None,
+        invalid=request.message if isinstance(request, InvalidRequest) else None,
         manifest=redacted_pod(pod),
         gated=bool(spec.scheduling_gates),
         workload=(workload.kind, workload.name) if workload is not None else None,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.gpu.model_table import INSTANCE_TYPE_ROWS, MODEL_ROWS
-from scheduler_ext.core.gpu.models import canonical_model, normalise_wish, vgpu_fraction
+from scheduler_ext.core.gpu.models import canonical_model, normalise_model, vgpu_fraction
 from tests.core.asked import meets
 
 NAMES = sorted(row.name for row in MODEL_ROWS)
@@ -194,7 +194,7 @@ def test_every_name_of_the_table_stands_for_itself() -> None:
     for name in NAMES:
         model = canonical_model(name)
         assert model.name == name
-        assert normalise_wish(name) == name
+        assert normalise_model(name) == name
         assert meets(model, name)
         assert meets(model, model.family)
 

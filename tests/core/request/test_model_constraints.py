@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.gpu.models import canonical_model, normalise_wish
+from scheduler_ext.core.gpu.models import canonical_model, normalise_model
 from tests.core.asked import meets
 
 
@@ -63,4 +63,4 @@ def test_wish_matches_name_or_family_and_never_a_part(wish: str, product: str, m
 )
 def test_illegal_wish_is_refused_with_its_reason(wish: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        normalise_wish(wish)
+        normalise_model(wish)

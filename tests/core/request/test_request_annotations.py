@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.gpu.models import canonical_model
-from scheduler_ext.core.request.constraints import Wishes, parse_wishes, unknown_annotations, wishes_in_words
+from scheduler_ext.core.request.constraints import (
+    GpuConstraints,
+    constraints_in_words,
+    parse_constraints,
+    unknown_annotations,
+)
 from scheduler_ext.core.request.request import (
     ContainerAsk,
     ContainerRole,
@@ -129,5 +134,5 @@ IN_WORDS = [
 
 @pytest.mark.parametrize(("annotations", "words"), IN_WORDS)
 def test_wishes_in_words(annotations: dict[str, str], words: list[str]) -> None:
-    wishes = parse_wishes({PREFIX + key: value for key, value in annotations.items()})
-    assert wishes_in_words(Wishes(**wishes)) == words  # type: ignore[arg-type]
+    wishes = parse_constraints({PREFIX + key: value for key, value in annotations.items()})
+    assert constraints_in_words(GpuConstraints(**wishes)) == words  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.gpu.model_table import MODEL_ROWS
-from scheduler_ext.core.gpu.models import canonical_model, normalise_wish
+from scheduler_ext.core.gpu.models import canonical_model, normalise_model
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.installation import MANIFESTS
 from tests.e2e.shares.share_cluster import NODE, ShareCluster, container, share
@@ -81,7 +81,7 @@ def test_the_annotation_becomes_terms(admitting: ShareCluster, annotation: str, 
 def test_all_names_of_the_table_mean_what_they_mean_to_the_extender(admitting: ShareCluster) -> None:
     known = [canonical_model(row.name) for row in MODEL_ROWS]
     for name in dict.fromkeys(each for model in known for each in (model.name, model.family)):
-        wish = normalise_wish(name)
+        wish = normalise_model(name)
         models = [model.name for model in known if wish in (model.name, model.family)]
         assert terms(admitted(admitting, name)) == wished(*models)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from scheduler_ext.core.request.gang_request import GangKey, GangWish, InvalidGang
+from scheduler_ext.core.request.gang_request import GangKey, GangRequest, InvalidGang
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod
 
@@ -54,46 +54,46 @@ class Assembled(Generic[Ask]):
 
 def assemble(
     pods: Iterable[GangPod],
-    wish_of: Callable[[GangPod], GangWish | InvalidGang | None],
+    gang_request_of: Callable[[GangPod], GangRequest | InvalidGang | None],
     waiting: WaitingMembers[Ask],
     duration_s: Callable[[str], float | None],
 ) -> Assembled[Ask]:
-    """The gangs of these pods. `wish_of` raises LookupError where the object of a group is still to be
-    read. A pod of the watch that is not yet known as waiting comes later."""
-    members: list[tuple[GangWish, Member[Ask]]] = []
+    """The gangs of these pods. `gang_request_of` raises LookupError where the object of a group is still to
+    be read. A pod of the watch that is not yet known as waiting comes later."""
+    members: list[tuple[GangRequest, Member[Ask]]] = []
     companions: dict[GangKey, list[GangPod]] = {}
     problems: dict[GangKey, str] = {}
     found: Assembled[Ask] = Assembled([], companions, [], [], [], {})
     kept: dict[str, GangPod] = {}
-    named: list[tuple[GangWish, GangPod]] = []
+    named: list[tuple[GangRequest, GangPod]] = []
     for pod in pods:
         try:
-            wish = wish_of(pod)
+            gang_request = gang_request_of(pod)
         except LookupError:
             kept[pod.uid] = pod
             found.unread.append(pod)
             continue
-        if wish is None:
+        if gang_request is None:
             found.alone.append(pod)
             continue
         kept[pod.uid] = pod
-        if isinstance(wish, InvalidGang):
-            found.invalid.append((pod, wish.message))
+        if isinstance(gang_request, InvalidGang):
+            found.invalid.append((pod, gang_request.message))
             continue
         if pod.state is not None:
-            named.append((wish, pod))
+            named.append((gang_request, pod))
     named = _of_last_runs(named)
-    for wish, pod in named:
+    for gang_request, pod in named:
         if not pod.asks_gpu:
-            companions.setdefault(wish.key, []).append(pod)
+            companions.setdefault(gang_request.key, []).append(pod)
         elif (problem := waiting.problems.get(pod.uid)) is not None and pod.node is None:
             text = f"pod {pod.name}: {problem}"
             found.invalid.append((pod, text))
-            problems.setdefault(wish.key, text)
+            problems.setdefault(gang_request.key, text)
         elif (member := _member(pod, waiting, duration_s)) is not None:
-            members.append((wish, member))
+            members.append((gang_request, member))
             if (refusal := waiting.refused.get(pod.uid)) is not None:
-                problems.setdefault(wish.key, f"pod {pod.name}: {refusal}")
+                problems.setdefault(gang_request.key, f"pod {pod.name}: {refusal}")
     gangs = [_whole(gang, companions, problems) for gang in gangs_of(members)]
     further = [uid for gang in gangs for uid in _further(gang, kept)]
     gangs = [_without(gang, further) for gang in gangs]
@@ -102,17 +102,17 @@ def assemble(
     return replace(found, gangs=gangs, pods=kept)
 
 
-def _of_last_runs(named: Sequence[tuple[GangWish, GangPod]]) -> list[tuple[GangWish, GangPod]]:
+def _of_last_runs(named: Sequence[tuple[GangRequest, GangPod]]) -> list[tuple[GangRequest, GangPod]]:
     """These without the pods that ended well in former runs of their gang: a CronJob's pods have one gang in
     all of its runs. These are pods of other owners, once they or the others are a whole gang."""
     ended: dict[GangKey, list[GangPod]] = {}
     owners: dict[GangKey, list[str]] = {}
-    sizes = {wish.key: wish.size for wish, _ in named}
-    for wish, pod in named:
+    sizes = {gang_request.key: gang_request.size for gang_request, _ in named}
+    for gang_request, pod in named:
         if pod.state is MemberState.DONE:
-            ended.setdefault(wish.key, []).append(pod)
+            ended.setdefault(gang_request.key, []).append(pod)
         else:
-            owners.setdefault(wish.key, []).append(_owner(pod))
+            owners.setdefault(gang_request.key, []).append(_owner(pod))
     former: set[str] = set()
     for key, pods in ended.items():
         others, size = owners.get(key, []), sizes[key]
@@ -120,15 +120,15 @@ def _of_last_runs(named: Sequence[tuple[GangWish, GangPod]]) -> list[tuple[GangW
         gone.sort(key=lambda pod: pod.created_at)
         count = len(gone) if len(others) >= size else len(gone) // size * size
         former.update(pod.uid for pod in gone[:count])
-    return [(wish, pod) for wish, pod in named if pod.uid not in former]
+    return [(gang_request, pod) for gang_request, pod in named if pod.uid not in former]
 
 
 def _without_gpus(
-    named: Sequence[tuple[GangWish, GangPod]], companions: Mapping[GangKey, list[GangPod]]
+    named: Sequence[tuple[GangRequest, GangPod]], companions: Mapping[GangKey, list[GangPod]]
 ) -> list[GangPod]:
     """The pods of whole gangs that ask no GPUs: they need no places, and no member starts them."""
-    sizes = {wish.key: wish.size for wish, _ in named}
-    asking = {wish.key for wish, pod in named if pod.asks_gpu}
+    sizes = {gang_request.key: gang_request.size for gang_request, _ in named}
+    asking = {gang_request.key for gang_request, pod in named if pod.asks_gpu}
     whole = [pods for key, pods in companions.items() if key not in asking and len(pods) >= sizes[key]]
     return [pod for pods in whole for pod in pods]
 
@@ -137,7 +137,7 @@ def _further(gang: Gang[Ask], pods: Mapping[str, GangPod]) -> list[str]:
     """The pods that a gang which runs whole has got since, from those who made the others: none of them waits
     for another, and no GPU for them. In one domain with the others they have to be placed as members."""
     is_whole = gang.has_started and not any(each.is_unbound for each in gang.team)
-    if not is_whole or gang.wish.required_topology is not None:
+    if not is_whole or gang.request.required_topology is not None:
         return []
     owners = {_owner(pods[each.uid]) for each in gang.bound} - {""}
     return [each.uid for each in gang.members if each.is_unbound and _owner(pods[each.uid]) in owners]
@@ -188,5 +188,5 @@ def _whole(
 ) -> Gang[Ask]:
     """The gang without its companions, which count as members that exist."""
     beside = len(companions.get(gang.key, ()))
-    wish = replace(gang.wish, size=max(1, gang.wish.size - beside))
-    return replace(gang, wish=wish, problem=gang.problem or problems.get(gang.key))
+    gang_request = replace(gang.request, size=max(1, gang.request.size - beside))
+    return replace(gang, request=gang_request, problem=gang.problem or problems.get(gang.key))

@@ -113,7 +113,7 @@ class GangExecution:
         lifted, refused, failed = self._lift_all(pods, pool, gone)
         if lifted:
             log.info("gang %s starts: the gates of %d pods went", gang.key, len(lifted))
-            self._events.starting(gang.key, lifted, gang.wish.size)
+            self._events.starting(gang.key, lifted, gang.request.size)
         if refused:
             pod, error = refused[0]
             self._events.not_starting(gang.key, [pod for pod, _ in refused], _refusal(pod, error))

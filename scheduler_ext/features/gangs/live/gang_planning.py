@@ -15,7 +15,7 @@ from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.core.request.gang_request import GangKey, GangWish, InvalidGang, OnDeadline
+from scheduler_ext.core.request.gang_request import GangKey, GangRequest, InvalidGang, OnDeadline
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.gangs.live.gang_assembly import Assembled, WaitingMembers, assemble
 from scheduler_ext.features.gangs.live.gang_entries import GangEntries
@@ -42,7 +42,7 @@ from scheduler_ext.features.gangs.planning.waiting_pod import WaitingPod
 from scheduler_ext.features.gangs.settings import NominateSection
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod, names_in
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.wire.gangs import read_gang_request
 
 log = logging.getLogger(__name__)
 
@@ -227,7 +227,7 @@ class GangPlanning:
             replace(each, leaving=True) if self.writes.own.is_gone(each.uid) else each
             for each in running_pods(infos.values(), self._pods.duration_s, gang_of, self._wall())
         ]
-        topology = topology_of((gang.wish for gang in found.gangs), infos, self._source.latest_facts)
+        topology = topology_of((gang.request for gang in found.gangs), infos, self._source.latest_facts)
         budgets = self._budgets = self._source.budgets()
 
         proposals = NodeProposals(cluster.info, self._sizing)
@@ -331,10 +331,10 @@ class GangPlanning:
                     node = place.node
                 pods.append(replace(pod, nominated=node))
 
-        def wish_of(pod: GangPod) -> GangWish | InvalidGang | None:
-            return gang_wish(pod.named, self._sizes.of(pod.named))
+        def gang_request_of(pod: GangPod) -> GangRequest | InvalidGang | None:
+            return read_gang_request(pod.named, self._sizes.of(pod.named))
 
-        found = assemble(pods, wish_of, waiting, self._pods.duration_s)
+        found = assemble(pods, gang_request_of, waiting, self._pods.duration_s)
         if self._sizes.unread:
             self._changed = True
         return found

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.gang_request import NODE_POOL, GangKey, GangWish
+from scheduler_ext.core.request.gang_request import NODE_POOL, GangKey, GangRequest
 from scheduler_ext.features.gangs.planning.draining import Running, Topology
 
 # The extender may evict no pods there.
@@ -34,10 +34,15 @@ def running_pods(
 
 
 def topology_of(
-    wishes: Iterable[GangWish], infos: Mapping[str, NodeInfo], facts: Mapping[str, NodeFacts]
+    gang_requests: Iterable[GangRequest], infos: Mapping[str, NodeInfo], facts: Mapping[str, NodeFacts]
 ) -> Topology:
     """The values of the nodes for each label that a gang names."""
-    keys = {key for wish in wishes for key in (wish.required_topology, wish.preferred_topology) if key}
+    keys = {
+        key
+        for gang_request in gang_requests
+        for key in (gang_request.required_topology, gang_request.preferred_topology)
+        if key
+    }
     found: dict[str, dict[str, str]] = {}
     for key in keys:
         values = found[key] = {}

@@ -306,4 +306,4 @@ def _carrier(gang: Gang[WaitingPod]) -> str:
 
 def _notes(node: str, gang: Gang[WaitingPod]) -> dict[str, str]:
     """The annotations of a member. One of a gang that has to be in one domain goes to this node alone."""
-    return {} if gang.wish.required_topology is None else {ONLY_NODE: node}
+    return {} if gang.request.required_topology is None else {ONLY_NODE: node}

@@ -1,12 +1,12 @@
 """Gangs: pods that start together or not at all, as the cluster shows them. A gang has no object of its own:
-its wish is on each member, and its state follows from the states of its members."""
+its request is on each member, and its state follows from the states of its members."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from scheduler_ext.core.request.gang_request import GangKey, GangWish, OnDeadline
+from scheduler_ext.core.request.gang_request import GangKey, GangRequest, OnDeadline
 
 T = TypeVar("T")
 
@@ -61,18 +61,18 @@ class Member(Generic[T]):
 class Gang(Generic[T]):
     """A gang and its pods, those that are farthest first. `problem` says why it cannot be planned."""
 
-    wish: GangWish
+    request: GangRequest
     members: tuple[Member[T], ...]
     problem: str | None = None
 
     @property
     def key(self) -> GangKey:
-        return self.wish.key
+        return self.request.key
 
     @property
     def team(self) -> tuple[Member[T], ...]:
         """The members that the start is about; further ones join a gang that has started."""
-        return self.members[: self.wish.size]
+        return self.members[: self.request.size]
 
     @property
     def joining(self) -> tuple[Member[T], ...]:
@@ -98,7 +98,7 @@ class Gang(Generic[T]):
     @property
     def missing(self) -> int:
         """How many pods do not exist yet."""
-        return max(0, self.wish.size - len(self.members))
+        return max(0, self.request.size - len(self.members))
 
     @property
     def has_begun(self) -> bool:
@@ -120,7 +120,7 @@ class Gang(Generic[T]):
         """Whether all of it ran at one time: then its members have no deadline any more, or have ended."""
         running = self.bound
         if not running:
-            return sum(member.state is MemberState.DONE for member in self.members) >= self.wish.size
+            return sum(member.state is MemberState.DONE for member in self.members) >= self.request.size
         return all(member.deadline is None for member in running)
 
     @property
@@ -170,26 +170,28 @@ _FARTHEST = {
 }
 
 
-def gangs_of(pods: Iterable[tuple[GangWish, Member[T]]]) -> list[Gang[T]]:
+def gangs_of(pods: Iterable[tuple[GangRequest, Member[T]]]) -> list[Gang[T]]:
     """The gangs of these pods, in the order of `rank`. Members of one gang that contradict each other make a
     gang with a problem."""
-    found: dict[GangKey, list[tuple[GangWish, Member[T]]]] = {}
-    for wish, member in pods:
-        found.setdefault(wish.key, []).append((wish, member))
+    found: dict[GangKey, list[tuple[GangRequest, Member[T]]]] = {}
+    for gang_request, member in pods:
+        found.setdefault(gang_request.key, []).append((gang_request, member))
     return sorted((_gang(each) for each in found.values()), key=rank)
 
 
-def _gang(pods: list[tuple[GangWish, Member[T]]]) -> Gang[T]:
+def _gang(pods: list[tuple[GangRequest, Member[T]]]) -> Gang[T]:
     pods = sorted(pods, key=lambda pair: (_FARTHEST[pair[1].state], pair[1].created_at, pair[1].uid))
-    wishes = list(dict.fromkeys(wish for wish, _ in pods))
+    gang_requests = list(dict.fromkeys(gang_request for gang_request, _ in pods))
     members = tuple(member for _, member in pods)
     problem = None
-    if len(wishes) > 1:
-        problem = f"members of gang {wishes[0].key} contradict each other: {_difference(*wishes[:2])}"
-    return Gang(wishes[0], members, problem)
+    if len(gang_requests) > 1:
+        problem = (
+            f"members of gang {gang_requests[0].key} contradict each other: {_difference(*gang_requests[:2])}"
+        )
+    return Gang(gang_requests[0], members, problem)
 
 
-def _difference(one: GangWish, other: GangWish) -> str:
+def _difference(one: GangRequest, other: GangRequest) -> str:
     fields = ("size", "required_topology", "preferred_topology", "deadline_s", "on_deadline")
     name = next(name for name in fields if getattr(one, name) != getattr(other, name))
     first, second = (_shown(getattr(each, name)) for each in (one, other))

@@ -30,7 +30,7 @@ class DeadlinePolicy:
     on_deadline: OnDeadline = OnDeadline.EVICT
 
     def seconds(self, gang: Gang[T]) -> float:
-        return self.deadline_s if gang.wish.deadline_s is None else gang.wish.deadline_s
+        return self.deadline_s if gang.request.deadline_s is None else gang.request.deadline_s
 
     def start_by(self, gang: Gang[T], now: float) -> float:
         """The deadline to write for a gang that has not begun. It stays the same while nominations are being
@@ -43,7 +43,7 @@ class DeadlinePolicy:
         return max(usable, default=latest)
 
     def action(self, gang: Gang[T]) -> OnDeadline:
-        return self.on_deadline if gang.wish.on_deadline is None else gang.wish.on_deadline
+        return self.on_deadline if gang.request.on_deadline is None else gang.request.on_deadline
 
 
 class Standing(Enum):

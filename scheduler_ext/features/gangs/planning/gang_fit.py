@@ -114,10 +114,14 @@ def best_places(
 def domains(gang: Gang[T], topology: Topology, among: Collection[str] | None = None) -> Iterator[Domain]:
     """The parts of the cluster to try: domains of the preferred label within those of the required one, then
     without the preference; of each kind, the smallest first."""
-    wish, required = gang.wish, required_domains(gang, topology, among)
-    if wish.preferred_topology is not None:
+    gang_request, required = gang.request, required_domains(gang, topology, among)
+    if gang_request.preferred_topology is not None:
         yield from sorted(
-            (inner for outer in required for inner in _split(outer, wish.preferred_topology, topology)),
+            (
+                inner
+                for outer in required
+                for inner in _split(outer, gang_request.preferred_topology, topology)
+            ),
             key=_order,
         )
     yield from required
@@ -128,7 +132,7 @@ def required_domains(
 ) -> Sequence[Domain]:
     """The domains, one of which has to hold the whole gang, the smallest first. Members that are bound
     fix it."""
-    allowed, key = Domain(nodes=None if among is None else frozenset(among)), gang.wish.required_topology
+    allowed, key = Domain(nodes=None if among is None else frozenset(among)), gang.request.required_topology
     if key is None:
         return [allowed]
     found, values = _split(allowed, key, topology), topology.get(key, {})

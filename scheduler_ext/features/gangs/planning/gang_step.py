@@ -228,9 +228,9 @@ class GangStep(Generic[T]):
         in another: a nomination of a former step was not written, or the label of a node has changed."""
         nodes = self._cluster.nodes
         found = [(each, each.node) for each in gang.joining if each.node is not None and each.node in nodes]
-        if gang.wish.required_topology is None:
+        if gang.request.required_topology is None:
             return found
-        values = self._scene.topology.get(gang.wish.required_topology, {})
+        values = self._scene.topology.get(gang.request.required_topology, {})
         domains = {values.get(node) for node in gang.nodes} - {None}
         if not domains:
             domains = {values.get(node) for _, node in found}

@@ -32,7 +32,7 @@ def sentence(verdict: Verdict[T], request_of: RequestOf[T]) -> str:
         case State.ASSEMBLING:
             return assembling(gang)
         case State.PLANNED:
-            return f"all {gang.wish.size} members have places"
+            return f"all {gang.request.size} members have places"
         case State.GIVEN_UP:
             late = f"{_begun(gang)}, and the deadline has passed: the gang is evicted whole"
             return f"{late}; {verdict.failure.why}" if verdict.failure is not None else late
@@ -78,7 +78,7 @@ def _waits(verdict: Verdict[T]) -> Iterator[str]:
 
 def no_domain(gang: Gang[T], miss: GangMiss[T] | None) -> str | None:
     """What is wrong if no node is in a domain that the gang requires; None if one is."""
-    key = gang.wish.required_topology
+    key = gang.request.required_topology
     if key is None or miss is None or miss.domain.key is not None:
         return None
     has = "is in a node pool" if key == NODE_POOL else f"has the label {key}"
@@ -90,7 +90,7 @@ def no_domain(gang: Gang[T], miss: GangMiss[T] | None) -> str | None:
 
 def assembling(gang: Gang[T]) -> str:
     """How many of the pods exist: "5 of 8 pods exist"."""
-    return f"{len(gang.members)} of {gang.wish.size} pods exist"
+    return f"{len(gang.members)} of {gang.request.size} pods exist"
 
 
 def nearest_miss(
@@ -147,7 +147,7 @@ def _amount(count: int, name: str) -> str:
 
 
 def _begun(gang: Gang[T]) -> str:
-    return f"{len(gang.bound)} of {gang.wish.size} members run"
+    return f"{len(gang.bound)} of {gang.request.size} members run"
 
 
 def _nodes(count: int) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.request.gang_request import GangKey, GangWish
+from scheduler_ext.core.request.gang_request import GangKey, GangRequest
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 
@@ -99,7 +99,7 @@ class Job:
     @cached_property
     def gang(self) -> Gang[JobPod]:
         """The gang before it begins, as the planner has it."""
-        wish = GangWish(self.key or GangKey("", "pod", f"{self.number:09}"), len(self.trace_pods))
+        gang_request = GangRequest(self.key or GangKey("", "pod", f"{self.number:09}"), len(self.trace_pods))
         members = (
             Member(
                 each.uid,
@@ -112,7 +112,7 @@ class Job:
             )
             for each in self.pods
         )
-        return gangs_of((wish, member) for member in members)[0]
+        return gangs_of((gang_request, member) for member in members)[0]
 
 
 class Jobs:

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.gang_request import NODE_POOL, GangKey, GangWish
+from scheduler_ext.core.request.gang_request import NODE_POOL, GangKey, GangRequest
 from scheduler_ext.features.gangs.planning.draining import Topology
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
 from scheduler_ext.features.gangs.planning.gang_fit import GangMiss, fit
 from scheduler_ext.features.gangs.planning.gang_words import assembling, nearest_miss, no_domain
 from scheduler_ext.sim.extension import Missed
 from scheduler_ext.whatif.whatif import Asker, WhatIf
-from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.wire.gangs import read_gang_request
 from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod.pod_identity import is_finished, pod_uid
 
@@ -79,9 +79,9 @@ class GangsOfCluster:
         self._cluster = cluster
         self._objects = objects
         self._places = TogetherPlaces(cluster)
-        self._bound: Mapping[GangKey, Sequence[tuple[GangWish, Member[Asker]]]] | None = None
+        self._bound: Mapping[GangKey, Sequence[tuple[GangRequest, Member[Asker]]]] | None = None
 
-    def place(self, members: Sequence[tuple[GangWish, Asker]]) -> dict[str, Json] | Missed:
+    def place(self, members: Sequence[tuple[GangRequest, Asker]]) -> dict[str, Json] | Missed:
         """Put the members of a gang on nodes, as many as its size. By uid, what each of them got; or why none
         of them has a place."""
         gang = self._gang(members)
@@ -92,7 +92,7 @@ class GangsOfCluster:
         def about(ask: Asker, nodes: Collection[str] | None) -> _RefusalCounts:
             return _RefusalCounts(cluster.refusals(ask, nodes), cluster.refusal(ask, nodes))
 
-        found = fit(gang, self._places, self._topology(gang.wish), about=about)
+        found = fit(gang, self._places, self._topology(gang.request), about=about)
         if not isinstance(found, GangMiss):
             return self._places.settle()
         if none := no_domain(gang, found):
@@ -102,10 +102,10 @@ class GangsOfCluster:
         words = nearest_miss(found, counts, lambda asker: asker.request)
         return Missed(words, {uid: each.nearest for uid, each in refused.items()})
 
-    def _gang(self, asking: Sequence[tuple[GangWish, Asker]]) -> Gang[Asker]:
+    def _gang(self, asking: Sequence[tuple[GangRequest, Asker]]) -> Gang[Asker]:
         kinds: list[tuple[object, object]] = []
         members = list(self._on_nodes().get(asking[0][0].key, ()))
-        for number, (wish, asker) in enumerate(asking):
+        for number, (gang_request, asker) in enumerate(asking):
             kind = asker.request, asker.needs
             if kind not in kinds:
                 kinds.append(kind)
@@ -117,25 +117,25 @@ class GangsOfCluster:
                 created_at=number,
                 kind=kinds.index(kind),
             )
-            members.append((wish, member))
+            members.append((gang_request, member))
         return gangs_of(members)[0]
 
-    def _on_nodes(self) -> Mapping[GangKey, Sequence[tuple[GangWish, Member[Asker]]]]:
+    def _on_nodes(self) -> Mapping[GangKey, Sequence[tuple[GangRequest, Member[Asker]]]]:
         """The members that run already."""
         if self._bound is None:
-            found: dict[GangKey, list[tuple[GangWish, Member[Any]]]] = {}
+            found: dict[GangKey, list[tuple[GangRequest, Member[Any]]]] = {}
             for node, pods in self._objects.pods_by_node().items():
                 for pod in pods:
-                    wish = None if is_finished(pod) else gang_wish(pod)
-                    if isinstance(wish, GangWish):
+                    gang_request = None if is_finished(pod) else read_gang_request(pod)
+                    if isinstance(gang_request, GangRequest):
                         member: Member[Any] = Member(pod_uid(pod), None, MemberState.BOUND, node=node)
-                        found.setdefault(wish.key, []).append((wish, member))
+                        found.setdefault(gang_request.key, []).append((gang_request, member))
             self._bound = found
         return self._bound
 
-    def _topology(self, wish: GangWish) -> Topology:
+    def _topology(self, gang_request: GangRequest) -> Topology:
         found: dict[str, dict[str, str]] = {}
-        for key in (wish.required_topology, wish.preferred_topology):
+        for key in (gang_request.required_topology, gang_request.preferred_topology):
             if key is None:
                 continue
             values = found[key] = {}

@@ -29,7 +29,7 @@ class ObservedContainer:
     """One container of one pod on a node. `peak_mib` is the most that it used on one GPU or MIG instance;
     None for the reason in `problem`. `age_s` is the time since the pod started, `busy_percent` how much its
     GPUs computed in about the last minute; None if unknown. A finished pod only has its `failures`:
-    terminations for lack of GPU memory. `min_compute_capability` is the pod's own wish."""
+    terminations for lack of GPU memory. `min_compute_capability` is the pod's own constraint."""
 
     workload: Controller
     container: str

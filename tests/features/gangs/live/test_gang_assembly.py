@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler_ext.core.request.gang_request import GATE, GangWish, InvalidGang
+from scheduler_ext.core.request.gang_request import GATE, GangRequest, InvalidGang
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.live.gang_assembly import Assembled, WaitingMembers, assemble
 from scheduler_ext.features.gangs.planning.gang import MemberState
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_pod
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.wire.gangs import read_gang_request
 from tests.kube_objects import pod
 
 OURS = "gpu.scheduler-ext.io/"
@@ -48,10 +48,10 @@ def member(
     return gang_pod(msgspec.json.decode(json.dumps(document), type=kube.Pod), RESOURCES)
 
 
-def wish_of(each: GangPod) -> GangWish | InvalidGang | None:
+def gang_request_of(each: GangPod) -> GangRequest | InvalidGang | None:
     if each.name.startswith("unread"):
         raise LookupError
-    return gang_wish(each.named)
+    return read_gang_request(each.named)
 
 
 def assembled(
@@ -66,7 +66,7 @@ def assembled(
         for each in pods
         if each.asks_gpu and each.uid not in unknown and each.uid not in problems
     }
-    return assemble(pods, wish_of, WaitingMembers(asks, problems, assumed or {}), lambda uid: None)
+    return assemble(pods, gang_request_of, WaitingMembers(asks, problems, assumed or {}), lambda uid: None)
 
 
 def test_members_are_one_gang() -> None:
@@ -100,7 +100,7 @@ def test_a_member_whose_binding_is_in_flight_counts_as_bound() -> None:
 def test_pods_without_gpus_count_and_need_no_place() -> None:
     found = assembled(member("a", size=3), member("b", size=3), member("c", size=3, gpus=0))
     (gang,) = found.gangs
-    assert (gang.wish.size, gang.missing) == (2, 0)
+    assert (gang.request.size, gang.missing) == (2, 0)
     assert [each.name for each in found.companions[gang.key]] == ["c"]
 
 

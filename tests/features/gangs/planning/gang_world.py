@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
 
-from scheduler_ext.core.request.gang_request import GangKey, GangWish
+from scheduler_ext.core.request.gang_request import GangKey, GangRequest
 from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
 from scheduler_ext.features.gangs.planning.gang_bounds import Keeping
@@ -45,9 +45,9 @@ class Pod:
 
 @dataclass
 class Workload:
-    """What a controller keeps for a gang: its wish, and the requests of its pods by their ordinal."""
+    """What a controller keeps for a gang: its request, and the requests of its pods by their ordinal."""
 
-    wish: GangWish
+    request: GangRequest
     asks: Sequence[Ask]
     priority: int
     whole_at: float | None = None
@@ -75,8 +75,8 @@ class World:
         uid = self.name("pod")
         self.pods[uid] = Pod(uid, ask, priority, self.now, max_duration_s=max_duration_s, runs_s=runs_s)
 
-    def add_gang(self, wish: GangWish, asks: Sequence[Ask], priority: int) -> None:
-        self.workloads[wish.key.name] = Workload(wish, asks, priority)
+    def add_gang(self, gang_request: GangRequest, asks: Sequence[Ask], priority: int) -> None:
+        self.workloads[gang_request.key.name] = Workload(gang_request, asks, priority)
 
     def create_members(self, name: str, most: int) -> None:
         workload = self.workloads[name]
@@ -140,7 +140,7 @@ class World:
 
     def _note_whole(self) -> None:
         for name, workload in self.workloads.items():
-            if len(self.bound(name)) >= workload.wish.size and workload.whole_at is None:
+            if len(self.bound(name)) >= workload.request.size and workload.whole_at is None:
                 workload.whole_at = self.now
 
     # What the planner sees and does.
@@ -210,7 +210,7 @@ class World:
 
     def gangs(self) -> list[Gang[Ask]]:
         return gangs_of(
-            (self.workloads[pod.of].wish, self._member(pod))
+            (self.workloads[pod.of].request, self._member(pod))
             for pod in self.pods.values()
             if pod.of is not None and pod.gone_at is None
         )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.request.gang_request import GangKey, GangWish
+from scheduler_ext.core.request.gang_request import GangKey, GangRequest
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.features.gangs.planning.draining import Running, Topology
 from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState, gangs_of
@@ -143,9 +143,9 @@ def member(uid: str, gpus: int = 1, state: MemberState = MemberState.GATED, **mo
 
 
 def gang(*members: Member[Ask], name: str = "train", size: int | None = None, **wishes: Any) -> Gang[Ask]:
-    """A gang of these members; all of them, unless `size` says more. `wishes` are fields of GangWish."""
-    wish = GangWish(GangKey("default", "gang", name), size or len(members), **wishes)
-    return gangs_of([(wish, each) for each in members])[0]
+    """A gang of these members; all of them, unless `size` says more. `wishes` are fields of GangRequest."""
+    gang_request = GangRequest(GangKey("default", "gang", name), size or len(members), **wishes)
+    return gangs_of([(gang_request, each) for each in members])[0]
 
 
 def team(count: int, gpus: int = 1, prefix: str = "m", **more: Any) -> list[Member[Ask]]:
@@ -170,10 +170,10 @@ def packs(asks: Sequence[Ask], hosts: Mapping[str, Host], free: Mapping[str, int
 
 
 def packs_in_domain(
-    wish: GangWish, asks: Sequence[Ask], hosts: Mapping[str, Host], free: Mapping[str, int]
+    gang_request: GangRequest, asks: Sequence[Ask], hosts: Mapping[str, Host], free: Mapping[str, int]
 ) -> bool:
     """The same, in one zone if the gang requires that."""
-    if wish.required_topology is None:
+    if gang_request.required_topology is None:
         return packs(asks, hosts, free)
     zones: dict[str, dict[str, Host]] = {}
     for name, host in hosts.items():

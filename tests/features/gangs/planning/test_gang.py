@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.core.request.gang_request import GangKey, GangWish
+from scheduler_ext.core.request.gang_request import GangKey, GangRequest
 from scheduler_ext.features.gangs.planning.gang import Gang, MemberState, gangs_of, rank
 from tests.features.gangs.planning.memory_cluster import Ask, gang, member, team
 
@@ -69,8 +69,8 @@ def test_only_a_gang_that_was_started_and_has_time_is_promised_its_places(
 
 
 def test_members_that_contradict_each_other_are_named() -> None:
-    wish = GangWish(GangKey("ns", "gang", "train"), 8)
-    found = gangs_of([(wish, member("a")), (replace(wish, size=6), member("b"))])
+    gang_request = GangRequest(GangKey("ns", "gang", "train"), 8)
+    found = gangs_of([(gang_request, member("a")), (replace(gang_request, size=6), member("b"))])
     assert found[0].problem == (
         "members of gang ns/train contradict each other: size 8 and 6; give all of its pods the same"
     )

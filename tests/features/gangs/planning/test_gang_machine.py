@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from scheduler_ext.core.request.gang_request import GangWish, OnDeadline
+from scheduler_ext.core.request.gang_request import GangRequest, OnDeadline
 from scheduler_ext.features.gangs.planning.gang_deadline import DeadlinePolicy
 from scheduler_ext.features.gangs.planning.gang_step import GangPolicy
 from scheduler_ext.features.gangs.planning.plan import State
@@ -89,7 +89,7 @@ class Walk:
         if len(self.world.workloads) >= 5:
             return
         name = self.world.name("gang")
-        wish = GangWish(
+        gang_request = GangRequest(
             key_of(name),
             self.random.randint(2, 5),
             self._choice(None, None, ZONE),
@@ -98,8 +98,10 @@ class Walk:
             self._choice(OnDeadline.EVICT, OnDeadline.EVICT, OnDeadline.HOLD),
         )
         kinds = [self._ask()] * 3 + [self._ask()]
-        asks = [self._choice(*kinds) if self._choice(False, True) else kinds[0] for _ in range(wish.size)]
-        self.world.add_gang(wish, asks, self._choice(0, 0, 0, 10))
+        asks = [
+            self._choice(*kinds) if self._choice(False, True) else kinds[0] for _ in range(gang_request.size)
+        ]
+        self.world.add_gang(gang_request, asks, self._choice(0, 0, 0, 10))
         self.world.create_members(name, self._choice(1, 5, 5, 5))
 
     def members_are_created(self) -> None:
@@ -162,11 +164,11 @@ class Walk:
     def _no_gang_runs_in_part_too_long(self) -> None:
         world = self.world
         for name, workload in world.workloads.items():
-            if workload.wish.on_deadline is OnDeadline.HOLD or not world.bound(name):
+            if workload.request.on_deadline is OnDeadline.HOLD or not world.bound(name):
                 continue
             if workload.whole_at is None and workload.lifted_at is not None:
                 late = world.now - workload.lifted_at
-                whole = len(world.bound(name)) >= workload.wish.size
+                whole = len(world.bound(name)) >= workload.request.size
                 assert whole or late < DEADLINE_S, f"{name} runs in part {late} s after its gates went"
             if workload.whole_at is not None:
                 back = [pod for pod in world.pods.values() if pod.of == name and pod.node is None]
@@ -194,7 +196,7 @@ class Walk:
         if len(set(asks)) > 1:  # an exhaustive search may find what one place after the other does not
             return None
         free = {name: host.gpus - world.used()[name] for name, host in world.hosts.items()}
-        return gang.key.name if packs_in_domain(gang.wish, asks, world.hosts, free) else None
+        return gang.key.name if packs_in_domain(gang.request, asks, world.hosts, free) else None
 
     def _everything_ends(self) -> None:
         """Once no node dies any more, every gang that fits on the cluster starts and ends, though small pods
@@ -208,7 +210,7 @@ class Walk:
                 pod.runs_s = 10.0
         empty = {name: host.gpus for name, host in world.hosts.items()}
         for name, each in list(world.workloads.items()):
-            if len(set(each.asks)) > 1 or not packs_in_domain(each.wish, each.asks, world.hosts, empty):
+            if len(set(each.asks)) > 1 or not packs_in_domain(each.request, each.asks, world.hosts, empty):
                 world.finish_gang(name)
         for _ in range(ROUNDS):
             self._round(crowded)
@@ -232,7 +234,7 @@ class Walk:
         self._no_gpu_is_in_use_twice()
         world.advance(3.0)
         for name, workload in list(world.workloads.items()):
-            if len(world.bound(name)) >= workload.wish.size:
+            if len(world.bound(name)) >= workload.request.size:
                 world.finish_gang(name)
 
 

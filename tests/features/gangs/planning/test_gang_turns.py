@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.request.gang_request import GangKey, GangWish
+from scheduler_ext.core.request.gang_request import GangKey, GangRequest
 from scheduler_ext.features.gangs.planning.backfilled_cluster import BackfilledCluster
 from scheduler_ext.features.gangs.planning.draining import Running
 from scheduler_ext.features.gangs.planning.emptied_nodes import EmptiedNodes
@@ -38,7 +38,7 @@ def gang(
         ask = waiting(f"{name}{number}", 1, cpu=cpu)
         member = Member(ask.uid, ask, MemberState.GATED, created_at=created_at, kind=ask.kind)
         members.append(replace(member, node=nodes[number], deadline=399.0) if nodes else member)
-    return Gang(GangWish(KEY if name == "m" else KEY._replace(name=name), size), tuple(members))
+    return Gang(GangRequest(KEY if name == "m" else KEY._replace(name=name), size), tuple(members))
 
 
 class Turns:
@@ -266,7 +266,7 @@ def test_pods_that_come_before_many_gangs_are_not_tried_for_each_of_them() -> No
     turns.run(a="r")
     turns.planner = planner = Looks(30.0)
     gangs = [
-        replace(gang(2, created_at=100.0 + number), wish=GangWish(KEY._replace(name=f"g{number}"), 2))
+        replace(gang(2, created_at=100.0 + number), request=GangRequest(KEY._replace(name=f"g{number}"), 2))
         for number in range(50)
     ]
     pods = [alone(f"p{number}", created_at=number) for number in range(100)]

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.request.gang_request import GATE, GangWish
+from scheduler_ext.core.request.gang_request import GATE, GangRequest
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.features.gangs.simulation.placed_together import GangsOfCluster
 from scheduler_ext.sim.extension import Missed
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.wire.gangs import read_gang_request
 from scheduler_ext.wire.pod.pod_identity import pod_name
 from scheduler_ext.wire.pod.pod_needs import pod_needs
 from scheduler_ext.wire.pod.pod_request import pod_request
@@ -155,10 +155,10 @@ def test_a_gang_that_does_not_fit_leaves_no_trace() -> None:
     infos, residents = dict(cluster.infos), {name: dict(here) for name, here in cluster.residents.items()}
     members = []
     for each in read(*team(2, 4)):
-        wish, request = gang_wish(each), pod_request(each, Configuration().resource_names())
-        assert isinstance(wish, GangWish)
+        gang_request, request = read_gang_request(each), pod_request(each, Configuration().resource_names())
+        assert isinstance(gang_request, GangRequest)
         assert isinstance(request, GpuRequest)
-        members.append((wish, Asker(each, pod_name(each), request, pod_needs(each))))
+        members.append((gang_request, Asker(each, pod_name(each), request, pod_needs(each))))
     found = GangsOfCluster(cluster, state_of().objects).place(members)
     assert isinstance(found, Missed)
     assert cluster.infos == infos
@@ -183,17 +183,17 @@ def test_pods_beyond_the_size_join_one_by_one() -> None:
 
 
 def test_members_that_run_count_and_choose_the_domain() -> None:
-    wish = {"gang-required-topology": ZONE}
-    running = member("m0", 1, size=2, on="n2", annotations=wish)
+    gang_request = {"gang-required-topology": ZONE}
+    running = member("m0", 1, size=2, on="n2", annotations=gang_request)
     cluster = [*host("n1", 8, zone="a"), *host("n2", 4, zone="b"), *host("n3", 8, zone="b"), running]
-    (item,) = foreseen([member("m1", 4, size=2, annotations=wish)], *cluster)
+    (item,) = foreseen([member("m1", 4, size=2, annotations=gang_request)], *cluster)
     assert item["node"] == "n3"
 
 
 def test_a_node_pool_is_a_domain() -> None:
-    wish = {"gang-required-topology": "node-pool"}
+    gang_request = {"gang-required-topology": "node-pool"}
     cluster = [*host("n1", 3, zone="a"), *host("n2", 4, zone="b"), *host("n3", 4, zone="b")]
-    items = foreseen(team(2, 3, annotations=wish), *cluster)
+    items = foreseen(team(2, 3, annotations=gang_request), *cluster)
     assert set(nodes_of(items)) == {"n2", "n3"}
 
 

@@ -20,7 +20,7 @@ from scheduler_ext.features.gangs.wire.gang_pod import (
 )
 from scheduler_ext.features.gangs.wire.nomination import START_BY, nomination
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gangs import gang_wish, names_gang
+from scheduler_ext.wire.gangs import names_gang, read_gang_request
 from tests.kube_objects import Json
 from tests.kube_objects import pod as pod_object
 from tests.wire.decoded_pods import decoded
@@ -113,5 +113,5 @@ def test_the_reduced_pod_has_the_same_gang() -> None:
     document["metadata"]["labels"] = {f"{lws}/name": "llm", f"{lws}/group-index": "1", "app": "web"}
     whole = decoded(document)
     small = reduced(whole)
-    assert gang_wish(small) == gang_wish(whole) is not None
+    assert read_gang_request(small) == read_gang_request(whole) is not None
     assert "note" not in ((small.metadata and small.metadata.annotations) or {})
