@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.features.claims.cel.device_selector import (
-    DeviceFacts,
-    DeviceSelector,
-    Outcome,
-    parse_version,
-)
+from scheduler_ext.core.dra.published import DeviceFacts
+from scheduler_ext.core.dra.semantic_version import parse_version
+from scheduler_ext.features.claims.cel.device_expression import Outcome
+from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
 
 GPU = "device.attributes['gpu.nvidia.com']"
 H100 = DeviceFacts("gpu.nvidia.com", {"type": "gpu", "driverVersion": parse_version("580.1.2")}, {})

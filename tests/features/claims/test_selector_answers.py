@@ -9,13 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from scheduler_ext.features.claims.cel.device_selector import (
-    DeviceFacts,
-    DeviceSelector,
-    Outcome,
-    SemanticVersion,
-    parse_version,
-)
+from scheduler_ext.core.dra.published import DeviceFacts
+from scheduler_ext.core.dra.semantic_version import SemanticVersion, parse_version
+from scheduler_ext.features.claims.cel.device_expression import Outcome
+from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
 
 SELECTORS: Final = Path(__file__).with_name("golden")
 CASES: Final = json.loads((SELECTORS / "cases.json").read_text())

@@ -9,14 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.features.claims.cel import device_selector
-from scheduler_ext.features.claims.cel.device_selector import (
-    DeviceFacts,
-    DeviceSelector,
-    Outcome,
-    SemanticVersion,
-    read_expression,
-)
+from scheduler_ext.core.dra.published import DeviceFacts
+from scheduler_ext.core.dra.semantic_version import SemanticVersion
+from scheduler_ext.features.claims.cel import device_expression
+from scheduler_ext.features.claims.cel.device_expression import Outcome, read_expression
+from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
 from tests.features.claims.test_selector_answers import CASES
 
 GPU = "device.attributes['gpu.nvidia.com']"
@@ -145,14 +142,14 @@ def test_a_remembered_answer_is_that_of_an_evaluation(text: str, devices: list[D
 
 def test_devices_that_differ_elsewhere_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     evaluated: list[DeviceFacts] = []
-    evaluate = device_selector._Expression.evaluate
+    evaluate = device_expression.DeviceExpression.evaluate
 
-    def counting(expression: Any, device: DeviceFacts) -> device_selector.Answer:
+    def counting(expression: Any, device: DeviceFacts) -> device_expression.Answer:
         evaluated.append(device)
         return evaluate(expression, device)
 
-    monkeypatch.setattr(device_selector._Expression, "evaluate", counting)
-    monkeypatch.setattr(device_selector, "_remembered", {})
+    monkeypatch.setattr(device_expression.DeviceExpression, "evaluate", counting)
+    monkeypatch.setattr(device_expression, "_remembered", {})
     devices = [
         DeviceFacts("gpu.nvidia.com", {"gpu.nvidia.com/type": "gpu", "gpu.nvidia.com/uuid": f"GPU-{n}"}, {})
         for n in range(100)
@@ -163,7 +160,7 @@ def test_devices_that_differ_elsewhere_are_evaluated_once(monkeypatch: pytest.Mo
 
 
 def test_more_answers_than_it_remembers_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_selector, "_MAX_REMEMBERED", 512)
+    monkeypatch.setattr(device_expression, "_MAX_REMEMBERED", 512)
     selector = DeviceSelector([f"{GPU}.uuid == 'GPU-7'"])
     devices = [DeviceFacts("gpu.nvidia.com", {"uuid": f"GPU-{n}"}, {}) for n in range(2_000)]
     assert [n for n, each in enumerate(devices) if selector.admits(each)] == [7]

@@ -1,57 +1,21 @@
 """The CEL expressions of DeviceClasses and ResourceClaims that select devices, as kube-scheduler answers
-them.
-
-Kubernetes' own evaluation is cel/compile.go of k8s.io/dynamic-resource-allocation."""
+them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
-from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from scheduler_ext.core.dra.published import DeviceFacts
-from scheduler_ext.core.dra.semantic_version import SemanticVersion, parse_version
-from scheduler_ext.features.claims.cel.cel_library import (
-    CompileError,
-    EvaluationError,
-    Program,
-    check_patterns,
+from scheduler_ext.features.claims.cel.device_expression import (
+    ADMITS,
+    Answer,
+    DeviceExpression,
+    Outcome,
+    read_expression,
 )
-from scheduler_ext.features.claims.cel.device_variables import UnreadableError, reading_key, variables
-from scheduler_ext.features.claims.cel.expression_cost import CostError, bound_cost
-from scheduler_ext.features.claims.cel.expression_reads import read_parts
-from scheduler_ext.features.claims.cel.expression_tree import TreeError, read_tree
 
-__all__ = ["Answer", "DeviceFacts", "DeviceSelector", "Outcome", "SemanticVersion", "parse_version"]
-
-# Kubernetes' limit in bytes (resource/v1, CELSelectorExpressionMaxLength).
-MAX_LENGTH: Final = 10 * 1024
 MAX_EXPRESSIONS: Final = 32  # resource/v1, DeviceSelectorsMaxSize
-# Of all expressions together: three that read the UUIDs of 40,000 devices.
-_MAX_REMEMBERED: Final = 131_072
-
-
-class Outcome(Enum):
-    """`FAILS`: the expression ends with an error, and kube-scheduler gives up the whole attempt to schedule
-    the pod, on every node. `UNKNOWN`: this product cannot evaluate the expression for the device as
-    Kubernetes does."""
-
-    ADMITS = "admits"
-    REJECTS = "rejects"
-    FAILS = "fails"
-    UNKNOWN = "unknown"
-
-
-class Answer(NamedTuple):
-    """An outcome. `reason`: one line for FAILS and UNKNOWN, otherwise empty."""
-
-    outcome: Outcome
-    reason: str = ""
-
-
-_ADMITS: Final = Answer(Outcome.ADMITS)
-_REJECTS: Final = Answer(Outcome.REJECTS)
 _AS_TRUTH: Final = {Outcome.ADMITS: True, Outcome.REJECTS: False, Outcome.FAILS: False}
 
 
@@ -67,7 +31,7 @@ class DeviceSelector:
     def __init__(self, expressions: Sequence[str]) -> None:
         """Never raises: `problem` describes an expression that cannot be read."""
         self.problem = self.failure = None
-        self._expressions: list[_Expression] = []
+        self._expressions: list[DeviceExpression] = []
         if len(expressions) > MAX_EXPRESSIONS:
             self.problem = f"selectors: {len(expressions)} expressions: Kubernetes allows {MAX_EXPRESSIONS}"
             return
@@ -92,71 +56,10 @@ class DeviceSelector:
             answer = expression.answer(device)
             if answer.reason:
                 return answer._replace(reason=f"selectors[{number}].cel.expression: {answer.reason}")
-            if answer is not _ADMITS:
+            if answer.outcome is not Outcome.ADMITS:
                 return answer
-        return _ADMITS if self.problem is None else Answer(Outcome.UNKNOWN, self.problem)
+        return ADMITS if self.problem is None else Answer(Outcome.UNKNOWN, self.problem)
 
 
-class _Expression:
-    """One expression, with the answers for the parts of devices that it reads: devices mostly differ in
-    parts that no expression reads, such as their UUIDs."""
-
-    def __init__(self, text: str) -> None:
-        """Raises CompileError, TreeError or CostError."""
-        self._program = Program(text)
-        tree = read_tree(self._program.checked)
-        bound_cost(tree)
-        self._reads = read_parts(tree, text)
-        check_patterns(self._reads.patterns)
-        self._key = reading_key(self._reads)
-        self._token = object()  # in keys instead of the expression, which may be forgotten before its answers
-
-    def answer(self, device: DeviceFacts) -> Answer:
-        """Return the outcome, remembered if a device with the same values had it."""
-        try:
-            key = (self._token, self._key(device))
-            found = _remembered.get(key)
-        except TypeError:  # an attribute of a type that Kubernetes does not have, such as a list
-            return self.evaluate(device)
-        if found is None:
-            found = self.evaluate(device)
-            if len(_remembered) >= _MAX_REMEMBERED:
-                _remembered.clear()
-            _remembered[key] = found
-        return found
-
-    def evaluate(self, device: DeviceFacts) -> Answer:
-        """Return the outcome without remembering it."""
-        try:
-            given = variables(device, self._reads)
-            value = self._program.run(given.values, self._reads.tracked)
-        except UnreadableError as error:
-            return Answer(Outcome.UNKNOWN, f"{error}")
-        except EvaluationError as error:
-            if error.is_certain and not given.lacks_domain:
-                return Answer(Outcome.FAILS, f"{error}: test with has() whether the device has the attribute")
-            return Answer(Outcome.UNKNOWN, f"{error}: this product cannot decide it as Kubernetes does")
-        if isinstance(value, bool):
-            return _ADMITS if value else _REJECTS
-        return Answer(Outcome.FAILS, "it evaluates to a value that is neither true nor false: compare it")
-
-
-_remembered: Final[dict[tuple[object, object], Answer]] = {}
-
-
-def _checked(text: object) -> _Expression | str:
+def _checked(text: object) -> DeviceExpression | str:
     return read_expression(text) if isinstance(text, str) else "it is no text: write a CEL expression"
-
-
-@lru_cache(maxsize=256)
-def read_expression(text: str) -> _Expression | str:
-    """Return an expression, or the reason why this product does not evaluate it, with the fix."""
-    size = len(text.encode(errors="surrogatepass"))
-    if size > MAX_LENGTH:
-        return f"it has {size} bytes: Kubernetes allows {MAX_LENGTH}"
-    try:
-        return _Expression(text)
-    except CompileError as error:
-        return f"it cannot be compiled: {error}"
-    except (TreeError, CostError, RecursionError) as error:
-        return f"{error}"
