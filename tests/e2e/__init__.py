@@ -20,5 +20,5 @@ KUBERNETES_VERSION chooses the release for pytest and for benchmarks. A new patc
 - `GPU_SHARE_RACES` is the number of races in a run.
 - Expected answers about CEL selectors come from Kubernetes' own package: after a change of its release or of
   the cases, in `selector_answers`:
-  `go run . < ../../features/claims/golden/cases.json > ../../features/claims/golden/answers.json`.
+  `go run . < ../../wire/dra/golden/cases.json > ../../wire/dra/golden/answers.json`.
 """

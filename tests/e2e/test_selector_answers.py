@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from tests.e2e.cluster.binaries import find_selector_answers
-from tests.features.claims.test_selector_answers import ANSWERS, SELECTORS
+from tests.wire.dra.recorded_selectors import ANSWERS, SELECTORS
 
 pytestmark = pytest.mark.release
 

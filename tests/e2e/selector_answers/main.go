@@ -1,4 +1,4 @@
-// The answers of Kubernetes' own CEL to the selectors in tests/features/claims/golden/cases.json: for each expression and each
+// The answers of Kubernetes' own CEL to the selectors in tests/wire/dra/golden/cases.json: for each expression and each
 // device "admits", "rejects", "fails" (a runtime error) or "invalid" (it does not compile). `go run . < cases > answers`.
 package main
 

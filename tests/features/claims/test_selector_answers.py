@@ -1,22 +1,16 @@
-"""Answers of Kubernetes' own CEL, recorded by tests/e2e/selector_answers, beside those of this product."""
+"""Recorded answers of Kubernetes' own CEL beside those of this product."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from functools import cache
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from scheduler_ext.core.dra.published import DeviceFacts
-from scheduler_ext.core.dra.semantic_version import SemanticVersion, parse_version
 from scheduler_ext.features.claims.cel.device_expression import Outcome
 from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
+from tests.wire.dra.recorded_selectors import ANSWERS, CASES, DEVICES
 
-SELECTORS: Final = Path(__file__).with_name("golden")
-CASES: Final = json.loads((SELECTORS / "cases.json").read_text())
-ANSWERS: Final = json.loads((SELECTORS / "answers.json").read_text())
 # kube-scheduler treats an expression that does not compile like one that fails.
 ALLOWED: Final = {
     "admits": {Outcome.ADMITS, Outcome.UNKNOWN},
@@ -24,20 +18,6 @@ ALLOWED: Final = {
     "fails": {Outcome.FAILS, Outcome.UNKNOWN},
     "invalid": {Outcome.FAILS, Outcome.UNKNOWN},
 }
-
-
-def facts(device: dict[str, Any]) -> DeviceFacts:
-    def value(written: dict[str, Any]) -> bool | int | str | SemanticVersion:
-        ((kind, found),) = written.items()
-        read: bool | int | str | SemanticVersion = parse_version(found) if kind == "version" else found
-        return read
-
-    attributes = {name: value(written) for name, written in device.get("attributes", {}).items()}
-    capacity = {name: written["value"] for name, written in device.get("capacity", {}).items()}
-    return DeviceFacts(device["driver"], attributes, capacity, device.get("allowMultipleAllocations", False))
-
-
-DEVICES: Final = {name: facts(device) for name, device in CASES["devices"].items()}
 
 
 @cache

@@ -14,7 +14,7 @@ from scheduler_ext.core.dra.semantic_version import SemanticVersion
 from scheduler_ext.features.claims.cel import device_expression
 from scheduler_ext.features.claims.cel.device_expression import Outcome, read_expression
 from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
-from tests.features.claims.test_selector_answers import CASES
+from tests.wire.dra.recorded_selectors import CASES
 
 GPU = "device.attributes['gpu.nvidia.com']"
 DEVICE = DeviceFacts("gpu.nvidia.com", {"type": "gpu", "name": "a" * 64}, {"memory": "80Gi"})
