@@ -24,8 +24,8 @@ class Feature:
     """One feature. The module that defines it imports nothing else of its room, so that the list is light:
     its parts are named by their modules, which are imported when they are used. `settings` has its sections
     of the configuration (`wire.config`), `serving` what the feature does in `serve` (`server.serving`),
-    `simulation` what it adds to simulations (`sim.extension`), and `demo` what it adds to the demo
-    (`cli.demo`)."""
+    `simulation` what it adds to simulations (`sim.extension`), `demo` what it adds to the demo (`cli.demo`),
+    and `selectors` the function `read_expression` for selectors of devices (`wire.dra.device_selector`)."""
 
     name: str
     commands: Sequence[Command] = ()
@@ -33,6 +33,7 @@ class Feature:
     serving: str = ""
     simulation: str = ""
     demo: str = ""
+    selectors: str = ""
 
 
 @cache

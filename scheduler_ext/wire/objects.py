@@ -19,13 +19,13 @@ from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.controllers import CONTROLLED, Controller, add_controller, controlling_owner
 from scheduler_ext.wire.decoding import decode_object
 from scheduler_ext.wire.documents import json_documents
 from scheduler_ext.wire.dra.claim_object import ClaimObject, TemplateObject, read_claim, read_template
 from scheduler_ext.wire.dra.class_object import ClassObject, read_class
+from scheduler_ext.wire.dra.device_selector import DeviceSelector
 from scheduler_ext.wire.dra.resource_api import GROUP, RULE_VERSIONS, VERSIONS
 from scheduler_ext.wire.dra.slice_object import SliceObject, read_slice
 from scheduler_ext.wire.dra.taint_rule import RuleObject, read_rule

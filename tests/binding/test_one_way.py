@@ -14,8 +14,8 @@ from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.dra.published import DeviceAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.dra.device_selector import DeviceSelector
 from scheduler_ext.wire.node_info import node_record
 from scheduler_ext.wire.objects import read_objects, read_pods
 from scheduler_ext.wire.pod.cached_pod import pending_pod

@@ -13,6 +13,7 @@ from scheduler_ext.explain.explain import explain
 from scheduler_ext.explain.in_words import asking
 from scheduler_ext.whatif.capacity import capacity
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.dra import device_selector
 from scheduler_ext.wire.objects import read_pods
 from tests.dra_objects import (
     WHOLE,
@@ -29,7 +30,7 @@ from tests.views.seen import state
 from tests.whatif.placing import nodes_of, placed
 
 CONFIG = Configuration()
-IS_A100 = "device.attributes['gpu.nvidia.com'].productName.contains('A100')"
+IS_A100 = "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA A100-SXM4-80GB'"
 IS_RDMA = "device.attributes['gpu.nvidia.com'].rdma == true"
 # Four H100s, two of them held by claims; an A100; and four A100s of a device plugin.
 CLUSTER = [
@@ -99,6 +100,20 @@ def test_where_a_claim_fits(wanted: Json, fits: set[str]) -> None:
     assert {each["node"] for each in asked(wanted)["nodes"] if each["verdict"] == "fits"} == fits
 
 
+def test_a_selector_that_needs_cel_refuses_no_node_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_selector, "installed", lambda: ())
+    monkeypatch.setattr(device_selector, "_reader", device_selector._reader.__wrapped__)
+    explanation = asked(request(1, "device.attributes['gpu.nvidia.com'].productName.contains('A100')"))
+    assert {each["node"] for each in explanation["nodes"] if each["verdict"] == "fits"} == {
+        "claimed",
+        "single",
+    }
+    assert explanation["notModelled"] == [
+        "a selector (selectors[0].cel.expression: it needs CEL: pip install 'scheduler-ext[claims]')"
+        " of ResourceClaimTemplate default/asked"
+    ]
+
+
 def test_a_claim_in_the_inventory() -> None:
     objects = [*CLUSTER, resource_claim("own", request(2))]
     assert explained(by_claim("train", "own"), *objects)["best"] == ["claimed"]
@@ -108,7 +123,7 @@ FABRIC = resource_slice("fabric", [gpu_device(9)])
 FABRIC["spec"] |= {"nodeName": None, "allNodes": True}
 H200_FABRIC = json.loads(json.dumps(FABRIC))
 H200_FABRIC["spec"]["devices"] = [gpu_device(9, product="NVIDIA H200")]
-IS_H200 = "device.attributes['gpu.nvidia.com'].productName.contains('H200')"
+IS_H200 = "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H200'"
 NICS = [
     device_class("nic.example.com", "device.driver == 'nic.example.com'", extended=None),
     resource_slice("single", [{"name": "nic-0"}], name="nics", driver="nic.example.com"),
@@ -942,7 +957,7 @@ def choice(*wanted: tuple[str, int | str]) -> Json:
     }
 
 
-IS_H100 = "device.attributes['gpu.nvidia.com'].productName.contains('H100')"
+IS_H100 = "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB HBM3'"
 A100 = "NVIDIA A100-SXM4-80GB"
 MIXED = [
     device_class(),

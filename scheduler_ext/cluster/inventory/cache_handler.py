@@ -9,8 +9,8 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.dra.device_selector import DeviceSelector
 
 T = TypeVar("T")
 

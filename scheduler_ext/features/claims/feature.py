@@ -6,4 +6,5 @@ FEATURE = Feature(
     name="claims",
     settings="scheduler_ext.features.claims.settings",
     serving="scheduler_ext.features.claims.serving",
+    selectors="scheduler_ext.features.claims.cel.device_expression",
 )

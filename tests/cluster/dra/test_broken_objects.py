@@ -14,8 +14,8 @@ from scheduler_ext.cluster.dra.device_handlers import KINDS
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.dra.device_selector import DeviceSelector
 from scheduler_ext.wire.dra.resource_api import CLAIMS, CLASSES, RULES, SLICES
 from tests.dra_objects import (
     DRIVER,

@@ -16,7 +16,7 @@ from scheduler_ext.core.dra.published import DeviceAsk, DeviceClass, ResourceSli
 from scheduler_ext.core.intree.affinity import Taint
 from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
+from scheduler_ext.wire.dra.device_selector import DeviceSelector
 from tests.core.dra.published import (
     DRIVER,
     GPU_CLASS,
@@ -32,9 +32,7 @@ from tests.core.dra.published import (
 )
 
 SICK = Taint("example.com/sick", "", "NoSchedule")
-LARGE = DeviceAsk(
-    "gpu.nvidia.com", ("device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('40Gi'))",)
-)
+H100 = DeviceAsk(DRIVER, ("device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB HBM3'",))
 
 
 def on_node(index: DeviceIndex) -> NodeDevices:
@@ -95,7 +93,7 @@ def test_names_under_which_a_device_is_asked() -> None:
 def test_of_two_classes_with_one_extended_resource_the_newest_serves_it() -> None:
     index = index_of(
         replace(GPU_CLASS, created_at=1.0),
-        DeviceClass("newer", ("false",), WHOLE, created_at=2.0),
+        DeviceClass("newer", ("device.driver == 'nic.example.com'",), WHOLE, created_at=2.0),
         part(0),
     )
     assert on_node(index).devices[0].resources == {IMPLICIT}
@@ -114,11 +112,11 @@ def names_of(index: DeviceIndex) -> list[frozenset[str]]:
 
 
 def test_requirements_of_a_waiting_claim_have_a_name_of_their_own() -> None:
-    index = index_of(GPU_CLASS, one_slice("node", [gpu(0), gpu(1, memory="24Gi")]))
-    index.update_claim(waiting("large", LARGE))
+    index = index_of(GPU_CLASS, one_slice("node", [gpu(0), gpu(1, "NVIDIA L4")]))
+    index.update_claim(waiting("h100", H100))
     assert index.take_renamed(10) == ["node"]
-    assert [ask_resource(LARGE) in names for names in names_of(index)] == [True, False]
-    index.update_claim(waiting("second", LARGE))
+    assert [ask_resource(H100) in names for names in names_of(index)] == [True, False]
+    index.update_claim(waiting("second", H100))
     assert index.take_renamed(10) == [], "nothing is answered again"
 
 
@@ -126,30 +124,28 @@ def test_a_name_is_used_when_every_node_knows_it() -> None:
     slices = [one_slice(name, [gpu(0)]) for name in ("a", "b", "c")]
     index = index_of(GPU_CLASS, *slices)
     assert index.node("b") is not None
-    index.update_claim(waiting("large", LARGE))
+    index.update_claim(waiting("h100", H100))
     of_class = (UnitAsk(IMPLICIT, 1, by_claim=True),)
-    beyond = ("requirements beyond the DeviceClass of ResourceClaim default/large",)
-    assert index.asked("default", ["large"]) == ClaimRequest(of_class, beyond)
+    beyond = ("requirements beyond the DeviceClass of ResourceClaim default/h100",)
+    assert index.asked("default", ["h100"]) == ClaimRequest(of_class, beyond)
     assert index.take_renamed(1, read=["b"]) == ["a"]
     assert index.take_renamed(1) == ["c"]
-    assert index.asked("default", ["large"]).units == of_class, "c may still be on its way"
+    assert index.asked("default", ["h100"]).units == of_class, "c may still be on its way"
     assert index.take_renamed(1) == []
     assert not index.is_renaming
-    assert index.asked("default", ["large"]) == ClaimRequest(
-        (UnitAsk(ask_resource(LARGE), 1, by_claim=True),)
-    )
+    assert index.asked("default", ["h100"]) == ClaimRequest((UnitAsk(ask_resource(H100), 1, by_claim=True),))
 
 
 def test_names_stay_while_there_is_room_for_them() -> None:
-    index = index_of(GPU_CLASS, part(0), waiting("large", LARGE))
+    index = index_of(GPU_CLASS, part(0), waiting("h100", H100))
     index.settle()
-    index.remove_claim("uid-large")
+    index.remove_claim("uid-h100")
     index.update_claim(waiting("other", DeviceAsk(DRIVER, ("device.attributes['x'].n == 1",))))
     index.settle()
-    index.update_claim(waiting("large", LARGE))
+    index.update_claim(waiting("h100", H100))
     assert index.take_renamed(10) == [], "pods of two templates that take turns"
     index.update_class(replace(GPU_CLASS, extended_resource=None))
-    assert ask_resource(LARGE) in names_of(index)[0]
+    assert ask_resource(H100) in names_of(index)[0]
 
 
 def test_claims_with_too_many_different_requirements_count_as_those_of_their_class() -> None:

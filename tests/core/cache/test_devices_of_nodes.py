@@ -16,7 +16,7 @@ from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.pod_kinds import TaskClass
-from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
+from scheduler_ext.wire.dra.device_selector import DeviceSelector
 from tests.core.cache.seen import info_of
 from tests.core.dra.published import (
     DRIVER,
@@ -30,7 +30,7 @@ from tests.core.dra.published import (
 )
 from tests.core.reported import bound
 
-LARGE = DeviceAsk(DRIVER, ("device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('40Gi'))",))
+H100 = DeviceAsk(DRIVER, ("device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB HBM3'",))
 LABELLED = NodeRecord(uid="uid", estimate=Estimate("nvidia", canonical_model("H100"), 1))
 
 
@@ -86,7 +86,7 @@ def test_nodes_learn_new_names_some_at_a_time() -> None:
         cache.update_node(name, NodeRecord(uid=name), 0.0)
         cache.devices.update_slice(one_slice(name, [gpu(0)]))
     cache.take_changes()
-    cache.devices.update_claim(waiting("large", LARGE))
+    cache.devices.update_claim(waiting("h100", H100))
     cache.touch_devices(["node-000"], 1.0)
     parts = []
     while cache.devices.is_renaming:
@@ -100,7 +100,7 @@ def test_nodes_learn_new_names_some_at_a_time() -> None:
     ("asks", "expected"),
     [
         pytest.param([(DeviceAsk(DRIVER), 2)], TaskClass(4000, 2), id="two GPUs"),
-        pytest.param([(LARGE, 1)], TaskClass(4000, 1), id="a GPU with requirements"),
+        pytest.param([(H100, 1)], TaskClass(4000, 1), id="a GPU with requirements"),
         pytest.param([(DeviceAsk(DRIVER), 0)], None, id="a number that depends on the node"),
         pytest.param(
             [(DeviceAsk(DRIVER, capacity=(("memory", "20Gi"),)), 2)],

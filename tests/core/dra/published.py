@@ -19,7 +19,7 @@ from scheduler_ext.core.dra.published import (
 from scheduler_ext.core.dra.semantic_version import parse_version
 from scheduler_ext.core.intree.affinity import Taint
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.features.claims.cel.device_selector import DeviceSelector
+from scheduler_ext.wire.dra.device_selector import DeviceSelector
 
 DRIVER = "gpu.nvidia.com"
 WHOLE = "nvidia.com/gpu"

@@ -4,9 +4,8 @@ Kubernetes' own evaluation is cel/compile.go of k8s.io/dynamic-resource-allocati
 
 from __future__ import annotations
 
-from enum import Enum
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from scheduler_ext.core.dra.published import DeviceFacts
 from scheduler_ext.features.claims.cel.cel_library import (
@@ -15,37 +14,14 @@ from scheduler_ext.features.claims.cel.cel_library import (
     Program,
     check_patterns,
 )
-from scheduler_ext.features.claims.cel.device_variables import UnreadableError, reading_key, variables
+from scheduler_ext.features.claims.cel.device_variables import reading_key, variables
 from scheduler_ext.features.claims.cel.expression_cost import CostError, bound_cost
 from scheduler_ext.features.claims.cel.expression_reads import read_parts
 from scheduler_ext.features.claims.cel.expression_tree import TreeError, read_tree
+from scheduler_ext.wire.dra.plain_selector import ADMITS, REJECTS, Answer, Outcome, UnreadableError, fails
 
-# Kubernetes' limit in bytes (resource/v1, CELSelectorExpressionMaxLength).
-MAX_LENGTH: Final = 10 * 1024
 # Of all expressions together: three that read the UUIDs of 40,000 devices.
 _MAX_REMEMBERED: Final = 131_072
-
-
-class Outcome(Enum):
-    """`FAILS`: the expression ends with an error, and kube-scheduler gives up the whole attempt to schedule
-    the pod, on every node. `UNKNOWN`: this product cannot evaluate the expression for the device as
-    Kubernetes does."""
-
-    ADMITS = "admits"
-    REJECTS = "rejects"
-    FAILS = "fails"
-    UNKNOWN = "unknown"
-
-
-class Answer(NamedTuple):
-    """An outcome. `reason`: one line for FAILS and UNKNOWN, otherwise empty."""
-
-    outcome: Outcome
-    reason: str = ""
-
-
-ADMITS: Final = Answer(Outcome.ADMITS)
-REJECTS: Final = Answer(Outcome.REJECTS)
 
 
 class DeviceExpression:
@@ -85,7 +61,7 @@ class DeviceExpression:
             return Answer(Outcome.UNKNOWN, f"{error}")
         except EvaluationError as error:
             if error.is_certain and not given.lacks_domain:
-                return Answer(Outcome.FAILS, f"{error}: test with has() whether the device has the attribute")
+                return fails(f"{error}")
             return Answer(Outcome.UNKNOWN, f"{error}: this product cannot decide it as Kubernetes does")
         if isinstance(value, bool):
             return ADMITS if value else REJECTS
@@ -98,9 +74,6 @@ _remembered: Final[dict[tuple[object, object], Answer]] = {}
 @lru_cache(maxsize=256)
 def read_expression(text: str) -> DeviceExpression | str:
     """Return an expression, or the reason why this product does not evaluate it, with the fix."""
-    size = len(text.encode(errors="surrogatepass"))
-    if size > MAX_LENGTH:
-        return f"it has {size} bytes: Kubernetes allows {MAX_LENGTH}"
     try:
         return DeviceExpression(text)
     except CompileError as error:

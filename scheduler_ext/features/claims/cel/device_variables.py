@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from scheduler_ext.core.dra.published import DeviceFacts
 from scheduler_ext.core.dra.semantic_version import SemanticVersion
 from scheduler_ext.core.request.quantity import QuantityError
-from scheduler_ext.features.claims.cel.expression_cost import MAX_ENTRIES, MAX_TEXT
+from scheduler_ext.features.claims.cel.expression_cost import MAX_ENTRIES
 from scheduler_ext.features.claims.cel.expression_reads import (
     ATTRIBUTES,
     CAPACITY,
@@ -20,13 +20,9 @@ from scheduler_ext.features.claims.cel.expression_reads import (
     Reads,
 )
 from scheduler_ext.features.claims.cel.selector_functions import UnsureError, encode_quantity, encode_version
+from scheduler_ext.wire.dra.plain_selector import UnreadableError, readable_text, readable_value
 
-_INT64: Final = range(-(2**63), 2**63)
 _NOTHING: Final = object()
-
-
-class UnreadableError(ValueError):
-    """A device of which this product cannot give a part to an expression as Kubernetes does."""
 
 
 class Variables(NamedTuple):
@@ -87,7 +83,7 @@ def variables(device: DeviceFacts, reads: Reads) -> Variables:
             lacks_domain |= domain not in values[variable]
         else:
             values[variable].setdefault(domain, {})
-    driver = _text("driver", device.driver)
+    driver = readable_text("driver", device.driver)
     return Variables({DRIVER: driver, MULTIPLE: device.allow_multiple_allocations, **values}, lacks_domain)
 
 
@@ -123,14 +119,9 @@ def _check_type(path: Path, value: object, reads: Reads) -> None:
 
 
 def _attribute(path: Path, value: object) -> object:
-    name = f"attribute {path[1]}/{path[2]}"
-    if isinstance(value, str):
-        return _text(name, value)
     if isinstance(value, SemanticVersion):
         return encode_version(value)
-    if isinstance(value, bool) or (isinstance(value, int) and value in _INT64):
-        return value
-    raise UnreadableError(f"{name} is no bool, no string, no version and no number within 64 bits")
+    return readable_value(f"attribute {path[1]}/{path[2]}", value)
 
 
 def _capacity(path: Path, value: object, tracked: bool) -> bytes:
@@ -141,14 +132,3 @@ def _capacity(path: Path, value: object, tracked: bool) -> bytes:
         return encode_quantity(value, tracked)
     except (QuantityError, UnsureError) as error:
         raise UnreadableError(f"{name}: {error}") from None
-
-
-def _text(name: str, value: str) -> str:
-    if len(value) > MAX_TEXT:
-        raise UnreadableError(f"{name} has {len(value)} characters: the limit is {MAX_TEXT}")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise UnreadableError(f"{name} is not valid Unicode: correct it") from None
-    return value

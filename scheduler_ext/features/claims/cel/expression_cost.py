@@ -15,11 +15,11 @@ from scheduler_ext.features.claims.cel.expression_tree import (
     SELECT,
     Node,
 )
+from scheduler_ext.wire.dra.plain_selector import MAX_TEXT
 
 # Kubernetes' limit (resource/v1, CELSelectorExpressionMaxCost), in about the same units.
 MAX_COST: Final = 1_000_000
-# The largest attribute and the largest map of attributes that an evaluation accepts.
-MAX_TEXT: Final = 128
+# The largest map of attributes that an evaluation accepts.
 MAX_ENTRIES: Final = 128
 
 _PRODUCTS: Final = frozenset({"replace", "join", "matches"})

@@ -1,22 +1,28 @@
 """The CEL expressions of DeviceClasses and ResourceClaims that select devices, as kube-scheduler answers
-them."""
+them. Those of the usual form are compared here, all others are evaluated by a feature."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Final, Protocol
 
 from scheduler_ext.core.dra.published import DeviceFacts
-from scheduler_ext.features.claims.cel.device_expression import (
-    ADMITS,
-    Answer,
-    DeviceExpression,
-    Outcome,
-    read_expression,
-)
+from scheduler_ext.feature import installed
+from scheduler_ext.wire.dra.plain_selector import ADMITS, Answer, Outcome, read_plain
 
+# Kubernetes' limit in bytes (resource/v1, CELSelectorExpressionMaxLength).
+MAX_LENGTH: Final = 10 * 1024
 MAX_EXPRESSIONS: Final = 32  # resource/v1, DeviceSelectorsMaxSize
 _AS_TRUTH: Final = {Outcome.ADMITS: True, Outcome.REJECTS: False, Outcome.FAILS: False}
+
+
+class Expression(Protocol):
+    """One expression."""
+
+    def answer(self, device: DeviceFacts) -> Answer:
+        """Return the outcome for a device."""
 
 
 class DeviceSelector:
@@ -31,12 +37,12 @@ class DeviceSelector:
     def __init__(self, expressions: Sequence[str]) -> None:
         """Never raises: `problem` describes an expression that cannot be read."""
         self.problem = self.failure = None
-        self._expressions: list[DeviceExpression] = []
+        self._expressions: list[Expression] = []
         if len(expressions) > MAX_EXPRESSIONS:
             self.problem = f"selectors: {len(expressions)} expressions: Kubernetes allows {MAX_EXPRESSIONS}"
             return
         for number, text in enumerate(expressions):
-            read = _checked(text)
+            read = _read(text)
             if isinstance(read, str):
                 self.problem = f"selectors[{number}].cel.expression: {read}"
                 return
@@ -61,5 +67,27 @@ class DeviceSelector:
         return ADMITS if self.problem is None else Answer(Outcome.UNKNOWN, self.problem)
 
 
-def _checked(text: object) -> DeviceExpression | str:
-    return read_expression(text) if isinstance(text, str) else "it is no text: write a CEL expression"
+def _read(text: object) -> Expression | str:
+    """Return an expression, or the reason why this product does not evaluate it, with the fix."""
+    if not isinstance(text, str):
+        return "it is no text: write a CEL expression"
+    size = len(text.encode(errors="surrogatepass"))
+    if size > MAX_LENGTH:
+        return f"it has {size} bytes: Kubernetes allows {MAX_LENGTH}"
+    return read_plain(text) or _reader()(text)
+
+
+@cache
+def _reader() -> Callable[[str], Expression | str]:
+    """Return the function of a feature for expressions of other forms. It is imported for the first of them,
+    because its library may be missing."""
+    problem = "it needs CEL: pip install 'scheduler-ext[claims]'"
+    for feature in installed():
+        if feature.selectors:
+            try:
+                read: Callable[[str], Expression | str] = import_module(feature.selectors).read_expression
+            except ImportError as error:
+                problem += f" ({error})"
+            else:
+                return read
+    return lambda _text: problem
