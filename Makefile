@@ -216,8 +216,8 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-h
 lock: ## Renew constraints.txt and requirements/ with uv (ARGS=--upgrade: the newest releases)
 	@command -v $(UV) >/dev/null || { echo "uv is missing: pip install uv, or UV=/path/to/uv" >&2; exit 1; }
 	echo setuptools | $(LOCK) --extra dev setup.cfg - --output-file constraints.txt $(ARGS)
-	$(LOCK) --constraint constraints.txt setup.cfg --output-file requirements/base.txt
-	$(LOCK) --constraint constraints.txt --extra agent setup.cfg --output-file requirements/image.txt
+	$(LOCK) --constraint constraints.txt --extra claims setup.cfg --output-file requirements/base.txt
+	$(LOCK) --constraint constraints.txt --extra agent --extra claims setup.cfg --output-file requirements/image.txt
 	$(LOCK) --constraint constraints.txt requirements/build.in --output-file requirements/build.txt $(ARGS)
 	$(LOCK) requirements/audit.in --output-file requirements/audit.txt $(ARGS)
 	$(LOCK) requirements/go.in --output-file requirements/go.txt $(ARGS)
