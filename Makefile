@@ -37,7 +37,7 @@ test-page: .venv ## Open the live page in a browser and use it (chromium and chr
 LONG := $(addprefix tests/, core/preemption/test_preemption_oracle.py \
 	binding/test_bind_exploration.py whatif/test_copies.py whatif/test_what_if.py \
 	features/defrag/test_plan_laws.py binding/test_promises.py explain/test_replay.py explain/test_diagnosis.py \
-	explain/test_preferred_affinity.py sim/test_whole_runs.py agent/test_crd_rules.py \
+	explain/test_preferred_affinity.py sim/test_whole_runs.py sim/cluster/test_simulation.py agent/test_crd_rules.py \
 	cluster/leases/test_own_lease_order.py wire/test_yaml_fuzz.py features/claims/test_plain_expressions.py \
 	features/gangs/planning/test_planner.py features/gangs/planning/test_gang_machine.py \
 	features/gangs/planning/test_gang_fit.py features/gangs/planning/test_gang_reservation.py \
