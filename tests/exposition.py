@@ -118,7 +118,7 @@ def exposition() -> list[Metric]:
     long = [LongWait("team", "train-0", REASONS[0].text, 3600.0)]
     followed, certificate = Followed(source, idle, binder), Path("no-certificate")
     gpus = gpu_text(followed, config)
-    explainer = Explainer(followed, extender.record, config, extender.places, extender.new_nodes)
+    explainer = Explainer(followed, extender.record, config, extender.preemption_answers, extender.new_nodes)
     waiting = WaitingPods(followed, extender.record, explainer)
     served = Served(config, followed, extender, Explaining(explainer), waiting, gpus, features)
     metrics = Metrics(

@@ -8,7 +8,7 @@ from functools import cache
 from scheduler_ext.core.forecast.mig_value import MigWeights, shapes
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.mig_profile import Profile, window
-from scheduler_ext.core.node.node import MigRoom
+from scheduler_ext.core.node.node import InstancePlacements
 from scheduler_ext.core.request.pod_kinds import Workload
 
 
@@ -38,7 +38,7 @@ def cost_of(
     return lost + weights.best_fit * (geometry.grid - after.bit_count()) / geometry.grid
 
 
-def loss_of(room: MigRoom | None, workload: Workload) -> float:
+def loss_of(room: InstancePlacements | None, workload: Workload) -> float:
     """The mean cost of the next instance over its possible places."""
     if room is None:
         return 0.0

@@ -200,7 +200,7 @@ def best_fit(state: NodeState, placed: Placed) -> float:
 
 def mig(state: NodeState, placed: Placed) -> float:
     def loss_here(_: Slot, unit: Unit) -> float:
-        return loss_of(unit.mig_room, placed.workload)
+        return loss_of(unit.mig_placements, placed.workload)
 
     loss = sum(ask.count * _mean_over_next(state, ask, loss_here) for ask in placed.request.units)
     return _clip(1.0 - loss)

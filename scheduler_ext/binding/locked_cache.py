@@ -14,7 +14,7 @@ from scheduler_ext.core.cycle.placement import place, with_promised
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.filters.fresh import FreshInventory
 from scheduler_ext.core.node.node import BoundPod, PendingPod
-from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.node.nominated import with_nominated_pods
 from scheduler_ext.extender.extender import Extender
 
 NEVER_WRITTEN = ""
@@ -96,8 +96,8 @@ class LockedCache:
                 if info is None:
                     return FreshInventory.reason.text
                 sizing = self._extender.sizing
-                known = self._extender.places.over(with_promised(info, sizing))
-                seen = seen_by(known, pod.uid, pod.priority)
+                known = self._extender.preemption_answers.over(with_promised(info, sizing))
+                seen = with_nominated_pods(known, pod.uid, pod.priority)
                 found = place(seen, pod.request, sizing, within=self._extender.snapshot)
                 if isinstance(found, str):
                     return found

@@ -41,7 +41,7 @@ def serving_apps(
     extender = Extender(config, features)
     source = build_source(extender, config, features)
 
-    known = extender.record, config, extender.places, extender.new_nodes
+    known = extender.record, config, extender.preemption_answers, extender.new_nodes
     explainer = Explainer(source, *known, features.wait_of, features.group_of)
     explaining = Explaining(explainer)
     waiting = WaitingPods(source, extender.record, explainer)

@@ -342,8 +342,8 @@ class LiveInventory(Background):
                 if cache.devices.is_renaming:
                     # The rest of its nodes come with the next publications.
                     self._changed.set()
-                left = self.extender.places.follow(cache.pending, cache.is_gone)
-                self.writers.cures.left(left)
+                left = self.extender.preemption_answers.follow(cache.pending, cache.is_gone)
+                self.writers.queueing_hints.left(left)
             before = self.snapshot
             if before is None:
                 # The first forecast counts all listed pods.
@@ -371,4 +371,4 @@ class LiveInventory(Background):
         if infos:
             self._published_at = time.monotonic()
         changes, self._unpublished = self._unpublished, {}
-        self.writers.cures.follow(changes, arrived_at, self.snapshot)
+        self.writers.queueing_hints.follow(changes, arrived_at, self.snapshot)

@@ -147,7 +147,7 @@ def _read_reports(
     for gpu_node, clock in _reports(transport, problems):
         metadata = gpu_node.metadata or GpuNodeMeta()
         name = metadata.name or ""
-        said = clock.said
+        said = clock.server_time
         try:
             report = read_report(gpu_node)
         except ImpossibleReportError as error:

@@ -87,7 +87,7 @@ class Reflector(Background, Generic[U]):
         # Whether the server has expired our version since the last success.
         self._expired_before = False
         self._stream: Stream | None = None
-        self._heard_at = time.monotonic()
+        self._received_at = time.monotonic()
         self._connected = False
         self._problem: str | None = None
         # Whether the server has answered since that problem.
@@ -117,7 +117,7 @@ class Reflector(Background, Generic[U]):
 
     def renew(self, silent_since: float) -> None:
         """Begin the watch again if nothing came since then (monotonic): its connection may be dead."""
-        if self._heard_at < silent_since:
+        if self._received_at < silent_since:
             self._end_stream()
 
     def _end_stream(self) -> None:
@@ -136,7 +136,11 @@ class Reflector(Background, Generic[U]):
 
     def health(self) -> WatchHealth:
         return WatchHealth(
-            self.name, self.synced.is_set(), self._connected, time.monotonic() - self._heard_at, self._problem
+            self.name,
+            self.synced.is_set(),
+            self._connected,
+            time.monotonic() - self._received_at,
+            self._problem,
         )
 
     def run(self) -> None:
@@ -209,7 +213,7 @@ class Reflector(Background, Generic[U]):
                 self._version, self._written_after = page.resource_version, asked_at
                 self.synced.set()
                 # Not before: until its end, a list leaves out what its next pages have.
-                self._heard()
+                self._received()
                 return
 
     def _page(self, token: str) -> Reply:
@@ -241,19 +245,19 @@ class Reflector(Background, Generic[U]):
         answer_s = min(self._answer_s, SILENCE_S)
         with self._transport.watch(self._path, query, answer_s=answer_s) as stream:
             self._stream = stream
-            self._heard()
+            self._received()
             # A stop ends the stream it finds: a stream that begins at that moment ends here.
             if self.stopped.is_set() or self._relist_wanted:
                 return
             try:
                 for lines in stream.batches():
-                    self._heard()
+                    self._received()
                     clock = replace(stream.clock, not_before=self._written_after)
                     with self._rate_limiter.turn():
                         expired = self._take([self._decoder.event(line) for line in lines], clock)
                     if expired:
                         raise RefusedError(EXPIRED, "Expired", "the watch is too old")
-                    self._written_after = self._heard_at
+                    self._written_after = self._received_at
                     if self.stopped.is_set():
                         return
             finally:
@@ -295,13 +299,13 @@ class Reflector(Background, Generic[U]):
 
     def _answered(self) -> None:
         """The server sent a part of a list or of a watch."""
-        self._heard_at = time.monotonic()
+        self._received_at = time.monotonic()
         self._answer_s = ANSWER_S
         if self._problem is not None and not self._back:
             self._back = True
             self._transport.server.watch_is_back()
 
-    def _heard(self) -> None:
+    def _received(self) -> None:
         """A list is complete, or the watch has begun or brought something."""
         self._answered()
         self._connected = True

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scheduler_ext.cluster.agent_labels import AgentLabels
 from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems, Warn
 from scheduler_ext.cluster.events.placement_events import PlacementEvents
-from scheduler_ext.cluster.events.queueing_hints import Cures
+from scheduler_ext.cluster.events.queueing_hints import QueueingHints
 from scheduler_ext.cluster.following import Live
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.node.node import NodeInfo
@@ -24,7 +24,7 @@ class Writers:
     placements: PlacementEvents
     agent_labels: AgentLabels
     inventory_events: InventoryEvents
-    cures: Cures
+    queueing_hints: QueueingHints
     warn: Warn
 
     @classmethod
@@ -39,7 +39,7 @@ class Writers:
             PlacementEvents(live.extender.record, say),
             labels,
             InventoryEvents(warn, config.resource_names(), labels.why_not),
-            Cures(live.extender.refusals, live.active, live.recorder.nudge),
+            QueueingHints(live.extender.refusals, live.active, live.recorder.nudge),
             warn,
         )
 

@@ -72,7 +72,7 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
     the pod, InventoryError for an object of the inventory, naming the unreadable field."""
     sizing = config.sizing()
     request = request_of(pod, config, state.claims)
-    seen = state.seen_by(state.waiting_uid(pod), pod_priority(pod), sizing)
+    seen = state.snapshot_for(state.waiting_uid(pod), pod_priority(pod), sizing)
     decision = filter_nodes(request, seen, sizing.policy)
     kube_view = KubeView(cures=NewNodes(sizing).cures(request, decision.snapshot))
     # kube-scheduler never sees an unreadable pod, so it has no verdict.

@@ -110,18 +110,18 @@ class Explainer:
         source: ExplainedCluster,
         record: Record,
         config: Configuration,
-        places: PreemptionAnswers | None = None,
+        answers: PreemptionAnswers | None = None,
         new_nodes: NewNodes | None = None,
         wait_of: Callable[[str], Wait | None] = lambda _: None,
         group_of: Callable[[str], GangKey | None] = lambda _: None,
     ) -> None:
-        """`places` are those that preempt of a running extender has named; `new_nodes` are its own.
+        """`answers` are those of preempt of a running extender; `new_nodes` are its own.
         By the uid of a pod, `wait_of` says what it waits for beside a node, `group_of` names its group."""
         self._source = source
         self._record = record
         self.config = config
         self._sizing = config.sizing()
-        self._places = PreemptionAnswers(self._sizing) if places is None else places
+        self._answers = PreemptionAnswers(self._sizing) if answers is None else answers
         self._new_nodes = NewNodes(self._sizing) if new_nodes is None else new_nodes
         self._wait_of = wait_of
         self._group_of = group_of
@@ -165,7 +165,7 @@ class Explainer:
         """All that `of_waiting` reads of a waiting pod."""
         uid, entry, snapshot = waiting.pod.uid, self._record.of_pod(waiting.pod), self._source.snapshot
         kept = snapshot.planned.node_of(uid) if snapshot is not None else None
-        has_place = kept or waiting.nominated_node or waiting.planned or self._places.of(uid)
+        has_place = kept or waiting.nominated_node or waiting.planned or self._answers.of(uid)
         offered = entry.offered if entry is not None else None
         return Likeness(
             waiting.pod.namespace,
@@ -217,7 +217,7 @@ class Explainer:
         }
 
     def _decided(self, found: _PodInQuestion) -> tuple[Decision, KubeView]:
-        decision = filter_nodes(found.request, self._seen_by(found), self._sizing.policy)
+        decision = filter_nodes(found.request, self._snapshot_for(found), self._sizing.policy)
         if isinstance(found.request, InvalidRequest):
             return decision, KubeView()
         needs = needs_of(found.pod, self._source.claims)
@@ -302,10 +302,10 @@ class Explainer:
             raise RequestError(503, "no inventory yet; try again")
         return snapshot
 
-    def _seen_by(self, found: _PodInQuestion) -> Snapshot:
+    def _snapshot_for(self, found: _PodInQuestion) -> Snapshot:
         """The snapshot that this pod sees in filter; for a bound pod, without the pod itself."""
         snapshot = self._snapshot()
-        infos = self._places.seen_by(snapshot, pod_uid(found.pod), pod_priority(found.pod))
+        infos = self._answers.nodes_with_nominated_pods(snapshot, pod_uid(found.pod), pod_priority(found.pod))
         if found.holder is not None and found.bound_to is not None:
             info = infos.get(found.bound_to, snapshot.nodes[found.bound_to].info)
             infos[found.bound_to] = without(info, [found.holder])

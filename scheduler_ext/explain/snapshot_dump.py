@@ -69,7 +69,7 @@ class RecordedCluster:
 def read_moment(state: ClusterState, config: Configuration) -> RecordedCluster:
     """A cluster that was read once, without any decisions."""
     facts = {name: node_constraints(node) for name, node in state.objects.nodes.items()}
-    snapshot = state.snapshot_with_rooms(config.sizing())
+    snapshot = state.snapshot_with_held(config.sizing())
     return RecordedCluster(snapshot, state.pending, facts, config, claims=state.claims)
 
 

@@ -27,7 +27,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import Table, build_snapshot
 from scheduler_ext.extender.answer import Answer, DecisionBasis
 from scheduler_ext.extender.budgets import Budgets
-from scheduler_ext.extender.generation import Generation, SeenNodes
+from scheduler_ext.extender.generation import Generation, NodeViews
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.nominations import NOMINATED, Nominations
 from scheduler_ext.extender.preemption_answers import PreemptionAnswers
@@ -63,7 +63,7 @@ _SMALLEST_SHARE = GpuRequest(shares=ShareAsk((("", 1),)))
 class Extender:
     """Answers filter and prioritize; both are safe to call from several threads. A reader decides on the
     generation that is current when it begins, and never touches the table. It shares no lock with writers but
-    that of the named places."""
+    that of the answers of preempt."""
 
     def __init__(self, config: Configuration, advice: Advice | None = None) -> None:
         self.sizing = config.sizing()
@@ -77,16 +77,18 @@ class Extender:
         # The forecast whose tables are complete.
         self._looked_up: Forecast | None = None
         self._generation: Generation | None = None
-        self._seen = SeenNodes(self.sizing)
+        self._seen = NodeViews(self.sizing)
         self.refusals = Refusals(self._policy)
         self.record = Record(config.inspection.decisions, config.inspection.decision_bytes)
         self.new_nodes = NewNodes(self.sizing)
-        self.places = PreemptionAnswers(self.sizing)
-        self.nominations = Nominations(self.places, self._policy)
+        self.preemption_answers = PreemptionAnswers(self.sizing)
+        self.nominations = Nominations(self.preemption_answers, self._policy)
         self.budgets = Budgets()
         """The PodDisruptionBudgets of the cluster."""
         advice = advice or Advice()
-        self.preemptor = Preemptor(self.sizing, lambda: self.snapshot, self.places, self.budgets, advice)
+        self.preemptor = Preemptor(
+            self.sizing, lambda: self.snapshot, self.preemption_answers, self.budgets, advice
+        )
         self._claims: ClaimLookup | None = None
         self.asked_at = -math.inf
         """When the last request for a decision came, in monotonic seconds."""
@@ -122,7 +124,7 @@ class Extender:
                 self._table = Table(_without_the_impossible(nodes), forecast=forecast)
             self._claims = claims
             snapshot = self._publish()
-        self.places.heard(node.info for node in nodes.values())
+        self.preemption_answers.observe_nodes(node.info for node in nodes.values())
         return snapshot
 
     def expect(self, forecast: Forecast) -> None:
@@ -144,7 +146,7 @@ class Extender:
             except Exception:
                 self._table.update(_without_the_impossible(nodes))
             snapshot = self._publish()
-        self.places.heard(info for info in changed.values() if info is not None)
+        self.preemption_answers.observe_nodes(info for info in changed.values() if info is not None)
         return snapshot
 
     def _known_or_not(self, info: NodeInfo) -> Node:
@@ -180,7 +182,7 @@ class Extender:
         `deadline` is on the monotonic clock; past it RequestError 503."""
         args, elsewhere = _in_place(decode_args(body))
         request, generation = self._request(args), self._published()
-        names, one = args.names, self.nominations.one_place(args, request, generation)
+        names, one = args.names, self.nominations.decide_nominated(args, request, generation)
         if one is not None:
             # Only this name is looked at.
             names, decision = [names[one.position]], one.decision
@@ -198,7 +200,7 @@ class Extender:
             passed = [one.position]
         if not passed:
             self._remember_refusal(args, decision, rows)
-        if reasons and (NOMINATED in args.raw_pod or self.places):
+        if reasons and (NOMINATED in args.raw_pod or self.preemption_answers):
             self.preemptor.refused(args.pod, reasons)
         # kube-scheduler looks for victims only if no node passes.
         found = self._rescuable(args, decision) if not passed else ()
@@ -235,9 +237,11 @@ class Extender:
         self, args: ExtenderArgs, request: GpuRequest | InvalidRequest, generation: Generation
     ) -> Decision:
         seen = generation.snapshot
-        if seen.unsettled or seen.planned or self.places:
-            infos = self.places.seen_by(seen, pod_uid(args.pod), pod_priority(args.pod))
-            seen = generation.seen_with(infos)
+        if seen.unsettled or seen.planned or self.preemption_answers:
+            infos = self.preemption_answers.nodes_with_nominated_pods(
+                seen, pod_uid(args.pod), pod_priority(args.pod)
+            )
+            seen = generation.snapshot_with(infos)
         if args.nodes is not None:
             return filter_nodes(request, self._dry_run(args, seen), self._policy)
         if isinstance(request, InvalidRequest):
@@ -259,7 +263,7 @@ class Extender:
         free = {name: other for name, info in mine.items() if (other := without_kept(info)) is not info}
         alike = [name for name in names if name not in mine]
         views = [(generation.unkept, alike)] if alike else []
-        views += [(generation.seen_with(free), list(free))] if free else []
+        views += [(generation.snapshot_with(free), list(free))] if free else []
         for seen, those in views:
             fits = generation.decide(request, seen).fits[seen.state_of[seen.rows(those)]]
             for name in compress(those, fits.tolist()):

@@ -24,10 +24,10 @@ _REMEMBERED_OVERLAYS = 16
 _REMEMBERED_NODES = 512
 
 # A pod's own view of a node: the pods that count there, and those that are only in this view.
-_Seen = tuple[str, tuple[str, ...], tuple[object, ...]]
+_ViewKey = tuple[str, tuple[str, ...], tuple[object, ...]]
 
 
-def _key(node: NodeInfo, seen: NodeInfo) -> _Seen:
+def _key(node: NodeInfo, seen: NodeInfo) -> _ViewKey:
     """Identifies one view of a node among all its views."""
     known = set(map(id, node.pods))
     own = (
@@ -37,13 +37,13 @@ def _key(node: NodeInfo, seen: NodeInfo) -> _Seen:
     return seen.name, tuple(uids), tuple(own)
 
 
-class SeenNodes:
+class NodeViews:
     """Nodes that differ for some pods, kept across generations. Safe to use from several threads."""
 
     def __init__(self, sizing: Sizing) -> None:
         self._sizing = sizing
         self._lock = Lock()
-        self._known: LRUCache[_Seen, tuple[Node, Node]] = LRUCache(_REMEMBERED_NODES)
+        self._known: LRUCache[_ViewKey, tuple[Node, Node]] = LRUCache(_REMEMBERED_NODES)
 
     def resolved(self, node: Node, seen: NodeInfo) -> Node:
         """The node in the view `seen`, which follows from the node and from the pods that count."""
@@ -64,16 +64,17 @@ class Generation:
     """Safe to use from several threads. Decisions are remembered for this snapshot only and are dropped with
     it, so a decision on an older generation is never reused."""
 
-    def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, nodes: SeenNodes) -> None:
+    def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, nodes: NodeViews) -> None:
         self.snapshot = snapshot
         self._policy = policy
         self._nodes = nodes
         self._lock = Lock()
         self._decisions: LRUCache[tuple[GpuRequest, Snapshot], Decision] = LRUCache(_REMEMBERED_DECISIONS)
-        self._overlays: LRUCache[tuple[_Seen, ...], Overlay] = LRUCache(_REMEMBERED_OVERLAYS)
+        self._overlays: LRUCache[tuple[_ViewKey, ...], Overlay] = LRUCache(_REMEMBERED_OVERLAYS)
 
-    def seen_with(self, infos: Mapping[str, NodeInfo]) -> Snapshot:
-        """The snapshot for a pod that sees these nodes differently (`Places.seen_by`), mostly as it is."""
+    def snapshot_with(self, infos: Mapping[str, NodeInfo]) -> Snapshot:
+        """The snapshot for a pod that sees these nodes differently
+        (`PreemptionAnswers.nodes_with_nominated_pods`), mostly as it is."""
         snapshot = self.snapshot
         if not infos:
             return snapshot
@@ -103,7 +104,7 @@ class Generation:
         return build_snapshot(kept, snapshot.generation, within=snapshot)
 
     def decide(self, request: GpuRequest, seen: Snapshot) -> Decision:
-        """The decision about a request on a view from `seen_with`."""
+        """The decision about a request on a view from `snapshot_with`."""
         with self._lock:
             decision = self._decisions.get((request, seen))
         if decision is None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
 from scheduler_ext.core.cycle.policy import SchedulingPolicy
-from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.node.nominated import with_nominated_pods
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.generation import Generation
@@ -21,7 +21,7 @@ NOMINATED = b'"nominatedNodeName"'
 _REMEMBERED = 1024
 
 
-class OnePlace(NamedTuple):
+class NominatedDecision(NamedTuple):
     """The decision about the only node that counts for a request, and its position among the names."""
 
     position: int
@@ -31,15 +31,15 @@ class OnePlace(NamedTuple):
 class Nominations:
     """Safe to use from several threads."""
 
-    def __init__(self, places: PreemptionAnswers, policy: SchedulingPolicy) -> None:
+    def __init__(self, answers: PreemptionAnswers, policy: SchedulingPolicy) -> None:
         self._planned: Mapping[str, str] = {}
-        self._places = places
+        self._answers = answers
         self._policy = policy
         self._misfits: deque[str] = deque(maxlen=_REMEMBERED)
 
-    def one_place(
+    def decide_nominated(
         self, args: ExtenderArgs, request: GpuRequest | InvalidRequest, generation: Generation
-    ) -> OnePlace | None:
+    ) -> NominatedDecision | None:
         """The decision on the nominated or planned place of a pod. None for any other pod, and where the
         place does not do and kube-scheduler has asked about other nodes, too."""
         if args.nodes is not None or not isinstance(request, GpuRequest):
@@ -68,11 +68,13 @@ class Nominations:
         """The uids of the pods whose planned place did not do since the last call."""
         return [self._misfits.popleft() for _ in range(len(self._misfits))]
 
-    def _on(self, node: str, args: ExtenderArgs, request: GpuRequest, generation: Generation) -> OnePlace:
-        info = self._places.over(generation.snapshot.nodes[node].info)
-        info = seen_by(info, pod_uid(args.pod), pod_priority(args.pod))
+    def _on(
+        self, node: str, args: ExtenderArgs, request: GpuRequest, generation: Generation
+    ) -> NominatedDecision:
+        info = self._answers.over(generation.snapshot.nodes[node].info)
+        info = with_nominated_pods(info, pod_uid(args.pod), pod_priority(args.pod))
         decision = filter_nodes(request, generation.alone(node, info), self._policy)
-        return OnePlace(args.names.index(node), decision)
+        return NominatedDecision(args.names.index(node), decision)
 
 
 def _given_to(uid: str, snapshot: Snapshot) -> str | None:

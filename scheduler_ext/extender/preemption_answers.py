@@ -1,11 +1,11 @@
-"""The places that preempt has named lately: each is one pod's, though the inventory does not show it yet.
+"""The latest answers of preempt: each keeps room for one pod, though the inventory does not show it yet.
 
-    named ──► a watch shows the pod's nomination, or that all victims leave ──► 5 s later, forgotten
-      ├──► the pod is bound, gone, or nominated to a node that was not named ──► forgotten
-      └──► nothing is heard for a minute ──► forgotten
+    answered ──► a watch shows the pod's nomination, or that all victims leave ──► 5 s later, forgotten
+      ├──► the pod is bound, gone, or nominated to another node than those of the answer ──► forgotten
+      └──► a minute passes without news ──► forgotten
 
 The watch lags behind kube-scheduler: seconds on a busy control plane, up to 38 s after a restart of the API
-server. Until it shows a nomination, other pods would be given the same place, and its victims again."""
+server. Until it shows a nomination, other pods would be given the same room, and its victims again."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,22 +14,22 @@ from threading import Lock
 
 from scheduler_ext.core.cycle.placement import Sizing, place_nominated
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
-from scheduler_ext.core.node.nominated import room_for_both, seen_differently, with_place
+from scheduler_ext.core.node.nominated import both_fit, nodes_with_nominated_pods, with_nomination
 from scheduler_ext.core.preemption.victim_candidate import Victims
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
-# A restart of the API server silences a watch for 38 s; later, an unused place is not kept.
-UNHEARD_S = 60.0
+# A restart of the API server silences a watch for 38 s; later, an unused answer is not kept.
+EXPIRES_S = 60.0
 # The nomination and the end of the victims are written within this time.
 BEHIND_S = 5.0
 _REMEMBERED = 128
-# Each filter checks all nodes of all places, and of hundreds of equal nodes kube-scheduler takes one.
+# Each filter checks all nodes of all answers, and of hundreds of equal nodes kube-scheduler takes one.
 _NODES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionAnswer:
-    """One pod's place: `victims` by node; kube-scheduler chose one of these nodes. From the time of naming:
+    """The answer for one pod: `victims` by node; kube-scheduler chose one of these nodes. As of the answer:
     `known` are the uids of the victims known there, `leaving` of those already leaving, `before` is the
     node that the pod was nominated to, and `version` its resourceVersion. Times are monotonic."""
 
@@ -39,27 +39,27 @@ class PreemptionAnswer:
     known: frozenset[str]
     leaving: frozenset[str]
     before: str | None
-    named_at: float
+    answered_at: float
     until: float
 
 
 class PreemptionAnswers:
-    """The places that preempt named. Safe to use from several threads; false while there are none."""
+    """Safe to use from several threads; false while there are none."""
 
     def __init__(self, sizing: Sizing, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._sizing = sizing
         self._monotonic = monotonic
         self._lock = Lock()
         # By uid; replaced and never changed, so that readers need no lock.
-        self._places: dict[str, PreemptionAnswer] = {}
+        self._answers: dict[str, PreemptionAnswer] = {}
         self._ended: set[str] = set()
-        # Nodes with their places, because every filter needs them: by name, with their sources.
+        # Nodes with their answers, because every filter needs them: by name, with their sources.
         self._laid: dict[str, tuple[NodeInfo, tuple[int, ...], NodeInfo, tuple[PreemptionAnswer, ...]]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._places)
+        return bool(self._answers)
 
-    def name(
+    def record(
         self,
         pod: BoundPod,
         version: str,
@@ -68,14 +68,14 @@ class PreemptionAnswers:
         *,
         gone: bool = False,
     ) -> None:
-        """Preempt names these victims for a pod, in place of earlier ones. Only nodes that kube-scheduler can
-        choose count. `gone`: kube-scheduler knows that these victims have left."""
+        """Preempt answers with these victims for a pod, in place of earlier ones. Only nodes that
+        kube-scheduler can choose count. `gone`: kube-scheduler knows that these victims have left."""
         now = self._monotonic()
         likely = _chosen_from(victims, snapshot)
         nominated = (snapshot.nodes[name].info for name in snapshot.unsettled)
         before = next((info.name for info in nominated if pod.uid in _uids(info.nominated)), None)
         there = [other for name in likely for other in snapshot.nodes[name].info.pods]
-        place = PreemptionAnswer(
+        answer = PreemptionAnswer(
             pod,
             version,
             {name: victims[name] for name in likely},
@@ -83,163 +83,163 @@ class PreemptionAnswers:
             frozenset(_uids(other for other in there if other.terminating or gone)),
             before,
             now,
-            now + UNHEARD_S,
+            now + EXPIRES_S,
         )
         with self._lock:
-            self._put(pod.uid, place if likely else None)
+            self._put(pod.uid, answer if likely else None)
 
     def of(self, uid: str) -> PreemptionAnswer | None:
-        """A pod's place, if it was named a short time ago."""
+        """The answer for a pod, if it was given a short time ago."""
         self._expire()
-        return self._places.get(uid)
+        return self._answers.get(uid)
 
-    def is_recent(self, place: PreemptionAnswer) -> bool:
-        """Whether a place is so new that kube-scheduler may not have written the nomination yet."""
-        return self._monotonic() < place.named_at + BEHIND_S
+    def is_recent(self, answer: PreemptionAnswer) -> bool:
+        """Whether an answer is so new that kube-scheduler may not have written the nomination yet."""
+        return self._monotonic() < answer.answered_at + BEHIND_S
 
     def forget(self, uid: str) -> None:
-        """Remove a pod's place."""
+        """Remove the answer for a pod."""
         with self._lock:
             self._put(uid, None)
 
     def over(self, info: NodeInfo) -> NodeInfo:
-        """A node with the places named on it, as if the watch showed them; the same object without any."""
+        """A node with the answers about it, as if the watch showed them; the same object without any."""
         self._expire()
-        here = tuple(place for place in self._places.values() if info.name in place.victims)
+        here = tuple(answer for answer in self._answers.values() if info.name in answer.victims)
         if not here:
             return info
         known = self._laid.get(info.name)
         if known is not None and known[0] is info and known[1] == tuple(map(id, here)):
             return known[2]
         seen = info
-        for place in here:
-            seen = with_place(seen, place.pod, place.victims[info.name].uids)
+        for answer in here:
+            seen = with_nomination(seen, answer.pod, answer.victims[info.name].uids)
         if any(pod.request.shares is not None for pod in seen.nominated):
             seen = place_nominated(seen, self._sizing)
-        # Together with the places, so that their ids stay unique.
+        # Together with the answers, so that their ids stay unique.
         self._laid[info.name] = info, tuple(map(id, here)), seen, here
         return seen
 
     def unsettled(self, snapshot: Snapshot) -> dict[str, NodeInfo]:
-        """The nodes that pods see differently, with the places named there."""
+        """The nodes that pods see differently, with the answers about them."""
         infos = {name: snapshot.nodes[name].info for name in snapshot.unsettled}
-        for name in {name for place in self._places.values() for name in place.victims}:
+        for name in {name for answer in self._answers.values() for name in answer.victims}:
             if name in snapshot.nodes:
                 infos[name] = self.over(snapshot.nodes[name].info)
         return infos
 
-    def seen_by(self, snapshot: Snapshot, uid: str, priority: int) -> dict[str, NodeInfo]:
+    def nodes_with_nominated_pods(self, snapshot: Snapshot, uid: str, priority: int) -> dict[str, NodeInfo]:
         """The nodes that a pod of that uid and priority sees differently, as it may count on them."""
         infos = self.unsettled(snapshot)
-        for name in snapshot.planned.seen_differently(uid, priority):
+        for name in snapshot.planned.nodes_with_planned_pods(uid, priority):
             infos.setdefault(name, snapshot.nodes[name].info)
-        return seen_differently(infos.values(), uid, priority)
+        return nodes_with_nominated_pods(infos.values(), uid, priority)
 
-    def asked(self, uid: str, nominated: str | None, version: str) -> None:
+    def observe_pod(self, uid: str, nominated: str | None, version: str) -> None:
         """kube-scheduler sends a pod with its nomination."""
         with self._lock:
-            if (place := self._places.get(uid)) is not None and nominated:
-                self._follow_nomination(place, nominated, _is_newer(version, place.version))
+            if (answer := self._answers.get(uid)) is not None and nominated:
+                self._follow_nomination(answer, nominated, _is_newer(version, answer.version))
 
     def disprove(self, asking: BoundPod, proposed: Mapping[str, Sequence[str]], snapshot: Snapshot) -> None:
         """If kube-scheduler may have chosen one of several nodes for a pod, remove those where it now
         proposes victims (uids by node) for another pod and sees no room for both."""
-        for uid, place in list(self._places.items()):
-            if len(place.victims) == 1 or uid == asking.uid or place.pod.priority < asking.priority:
+        for uid, answer in list(self._answers.items()):
+            if len(answer.victims) == 1 or uid == asking.uid or answer.pod.priority < asking.priority:
                 continue
             possible = {
                 name: victims
-                for name, victims in place.victims.items()
+                for name, victims in answer.victims.items()
                 if name not in proposed
                 or name not in snapshot.nodes
-                or room_for_both(
+                or both_fit(
                     self._certain(snapshot.nodes[name].info),
-                    place.pod,
+                    answer.pod,
                     asking,
                     {*proposed[name], *victims.uids},
                     self._sizing.resources,
                 )
             }
             with self._lock:
-                if self._places.get(uid) is place:
+                if self._answers.get(uid) is answer:
                     # If no node is possible, kube-scheduler has chosen none: the answer had no effect.
-                    self._put(uid, replace(place, victims=possible) if possible else None)
+                    self._put(uid, replace(answer, victims=possible) if possible else None)
 
     def _certain(self, info: NodeInfo) -> NodeInfo:
-        """The node with those places that are on no other node."""
-        for place in self._places.values():
-            if place.victims.keys() == {info.name}:
-                info = with_place(info, place.pod, place.victims[info.name].uids)
+        """The node with those answers that are about no other node."""
+        for answer in self._answers.values():
+            if answer.victims.keys() == {info.name}:
+                info = with_nomination(info, answer.pod, answer.victims[info.name].uids)
         return info
 
-    def heard(self, infos: Iterable[NodeInfo]) -> None:
+    def observe_nodes(self, infos: Iterable[NodeInfo]) -> None:
         """These nodes are published in their present state."""
-        if not self._places:
+        if not self._answers:
             return
         now = self._monotonic()
         with self._lock:
             for info in infos:
                 for pod in info.nominated:
-                    if (place := self._places.get(pod.uid)) is not None:
-                        self._follow_nomination(place, info.name, info.name != place.before)
+                    if (answer := self._answers.get(pod.uid)) is not None:
+                        self._follow_nomination(answer, info.name, info.name != answer.before)
                 for pod in info.pods:
-                    if pod.uid in self._places and pod.uid not in info.assumed:
+                    if pod.uid in self._answers and pod.uid not in info.assumed:
                         self._put(pod.uid, None)
-                for place in list(self._places.values()):
-                    if info.name in place.victims and _all_leave(place, info):
-                        self._shorten(place, now)
+                for answer in list(self._answers.values()):
+                    if info.name in answer.victims and _all_leave(answer, info):
+                        self._shorten(answer, now)
 
     def follow(self, pending: Callable[[str], PendingPod | None], is_gone: Callable[[str], bool]) -> set[str]:
-        """Compare places with the known pods; returns the nodes where places ended since the last call."""
+        """Compare answers with the known pods; returns the nodes of those that ended since the last call."""
         self._expire()
         now = self._monotonic()
         with self._lock:
-            for uid, place in list(self._places.items()):
+            for uid, answer in list(self._answers.items()):
                 known = pending(uid)
                 if is_gone(uid):
                     self._put(uid, None)
-                elif known is not None and _is_newer(known.resource_version, place.version):
+                elif known is not None and _is_newer(known.resource_version, answer.version):
                     # kube-scheduler, or another client, wrote this after the answer.
-                    self._shorten(place, now)
+                    self._shorten(answer, now)
             ended, self._ended = self._ended, set()
         return ended
 
-    def _follow_nomination(self, place: PreemptionAnswer, node: str, is_new: bool) -> None:
-        """A pod is nominated to a node; `is_new`: since its place was named."""
-        uid, victims = place.pod.uid, place.victims.get(node)
+    def _follow_nomination(self, answer: PreemptionAnswer, node: str, is_new: bool) -> None:
+        """A pod is nominated to a node; `is_new`: since its answer."""
+        uid, victims = answer.pod.uid, answer.victims.get(node)
         if victims is not None:
-            if len(place.victims) > 1:
-                self._put(uid, replace(place, victims={node: victims}))
+            if len(answer.victims) > 1:
+                self._put(uid, replace(answer, victims={node: victims}))
         elif is_new:
             self._put(uid, None)
 
-    def _shorten(self, place: PreemptionAnswer, now: float) -> None:
-        until = min(place.until, now + BEHIND_S)
-        if until != place.until and self._places.get(place.pod.uid) is place:
-            self._put(place.pod.uid, replace(place, until=until))
+    def _shorten(self, answer: PreemptionAnswer, now: float) -> None:
+        until = min(answer.until, now + BEHIND_S)
+        if until != answer.until and self._answers.get(answer.pod.uid) is answer:
+            self._put(answer.pod.uid, replace(answer, until=until))
 
     def _expire(self) -> None:
-        if not self._places:
+        if not self._answers:
             return
         now = self._monotonic()
-        over = [uid for uid, place in self._places.items() if place.until <= now]
+        over = [uid for uid, answer in self._answers.items() if answer.until <= now]
         if over:
             with self._lock:
                 for uid in over:
-                    if (place := self._places.get(uid)) is not None and place.until <= now:
+                    if (answer := self._answers.get(uid)) is not None and answer.until <= now:
                         self._put(uid, None)
 
-    def _put(self, uid: str, place: PreemptionAnswer | None) -> None:
-        places = dict(self._places)
-        before = places.pop(uid, None)
+    def _put(self, uid: str, answer: PreemptionAnswer | None) -> None:
+        answers = dict(self._answers)
+        before = answers.pop(uid, None)
         if before is not None:
-            self._ended.update(before.victims if place is None else before.victims.keys() - place.victims)
-        if place is not None:
-            places[uid] = place
-            if len(places) > _REMEMBERED:
-                self._ended.update(places.pop(next(iter(places))).victims)
-        self._places = places
-        if not places:
+            self._ended.update(before.victims if answer is None else before.victims.keys() - answer.victims)
+        if answer is not None:
+            answers[uid] = answer
+            if len(answers) > _REMEMBERED:
+                self._ended.update(answers.pop(next(iter(answers))).victims)
+        self._answers = answers
+        if not answers:
             self._laid = {}
 
 
@@ -255,12 +255,12 @@ def _uids(pods: Iterable[BoundPod]) -> set[str]:
     return {pod.uid for pod in pods}
 
 
-def _all_leave(place: PreemptionAnswer, info: NodeInfo) -> bool:
+def _all_leave(answer: PreemptionAnswer, info: NodeInfo) -> bool:
     """Whether the node shows that all victims there are leaving; for victims that were leaving when they were
     named, that they are gone."""
-    victims = place.known.intersection(place.victims[info.name].uids)
+    victims = answer.known.intersection(answer.victims[info.name].uids)
     here = (pod for pod in info.pods if pod.holds and pod.uid in victims)
-    return bool(victims) and all(pod.terminating and pod.uid not in place.leaving for pod in here)
+    return bool(victims) and all(pod.terminating and pod.uid not in answer.leaving for pod in here)
 
 
 def _chosen_from(victims: Mapping[str, Victims], snapshot: Snapshot) -> list[str]:

@@ -65,7 +65,7 @@ class Preemptor:
         self,
         sizing: Sizing,
         snapshot: Callable[[], Snapshot | None],
-        places: PreemptionAnswers,
+        answers: PreemptionAnswers,
         budgets: Budgets,
         advice: Advice,
     ) -> None:
@@ -75,7 +75,7 @@ class Preemptor:
         self._advice = advice
         self._lock = Lock()
         self._refused: TTLCache[tuple[str, str], bool] = TTLCache(_REMEMBERED, BEHIND_S)
-        self._places = places
+        self._answers = answers
 
     def preempt(self, body: bytes, deadline: float) -> Answer:
         """The reply to preempt. Past the deadline (monotonic) the results so far; RequestError 503 if there
@@ -94,10 +94,10 @@ class Preemptor:
         if chosen is None:
             pod = self._asking(args.pod, preemption)
             # Until this request is answered, the pod has no place.
-            self._places.forget(pod.uid)
-            self._places.disprove(pod, {name: each.uids for name, each in args.proposals.items()}, snapshot)
+            self._answers.forget(pod.uid)
+            self._answers.disprove(pod, {name: each.uids for name, each in args.proposals.items()}, snapshot)
             chosen = likeliest(self._chosen(args, preemption, snapshot, pod, began, deadline), snapshot)
-            self._places.name(pod, _version(args.pod), chosen, snapshot)
+            self._answers.record(pod, _version(args.pod), chosen, snapshot)
         return Answer(encode_victims(chosen), len(args.proposals), len(chosen))
 
     def _chosen(
@@ -110,7 +110,7 @@ class Preemptor:
         deadline: float,
     ) -> dict[str, Victims]:
         """The victims on each node."""
-        unsettled, nodes = self._places.unsettled(snapshot), snapshot.nodes
+        unsettled, nodes = self._answers.unsettled(snapshot), snapshot.nodes
         infos = {name: unsettled.get(name, nodes[name].info) for name in args.proposals if name in nodes}
         proposals = admissible(args, infos, snapshot, pod.uid, pod.priority, self._sizing.resources)
         # The best ones first, in case that time runs out.
@@ -133,9 +133,9 @@ class Preemptor:
         kube-scheduler may then remove the pod's nomination. If the pod waits for pods that only
         kube-scheduler knows to be gone, its place is kept."""
         uid, nominated = pod_uid(pod), _nominated_node(pod)
-        self._hear(pod)
-        place = self._places.of(uid)
-        victims = place.victims if place is not None else {}
+        self._observe(pod)
+        answer = self._answers.of(uid)
+        victims = answer.victims if answer is not None else {}
         mine = [name for name in _expected_on(victims, nominated) if name in nodes]
         with self._lock:
             self._refused.update(((uid, name), True) for name in mine)
@@ -147,11 +147,11 @@ class Preemptor:
             if name not in snapshot.nodes:
                 continue
             named = victims[name].uids if name in victims else ()
-            awaited = preemption.awaited(self._places.over(snapshot.nodes[name].info), named)
+            awaited = preemption.awaited(self._answers.over(snapshot.nodes[name].info), named)
             if awaited:
                 kept[name] = Victims(awaited, 0)
         if kept:
-            self._places.name(self._asking(pod, preemption), _version(pod), kept, snapshot, gone=True)
+            self._answers.record(self._asking(pod, preemption), _version(pod), kept, snapshot, gone=True)
 
     def _on_its_way(
         self, args: PreemptionArgs, preemption: Preemption, snapshot: Snapshot
@@ -165,15 +165,15 @@ class Preemptor:
         and does not propose it; then no pod waits for it.
 
         kube-scheduler may know of the victims' end before this extender knows of its beginning, and asks
-        before the pod itself shows its nomination. Therefore the place that preempt named counts; and if the
+        before the pod itself shows its nomination. Therefore the last answer of preempt counts; and if the
         node would accept the pod now although filter has just refused it, kube-scheduler gets no victims and
-        is nudged. Victims that kube-scheduler still proposes may not have been evicted, so they are named
+        is nudged. Victims that kube-scheduler still proposes may not have been evicted, so they are answered
         again: an empty answer would leave the pod without any event that wakes it."""
-        self._hear(args.pod)
+        self._observe(args.pod)
         uid, nominated = pod_uid(args.pod), _nominated_node(args.pod)
-        place = self._places.of(uid)
-        victims = place.victims if place is not None else {}
-        recent = place is not None and self._places.is_recent(place)
+        answer = self._answers.of(uid)
+        victims = answer.victims if answer is not None else {}
+        recent = answer is not None and self._answers.is_recent(answer)
         for name in _expected_on(victims, nominated):
             if name not in snapshot.nodes:
                 continue
@@ -182,7 +182,7 @@ class Preemptor:
             named = victims.get(name)
             if not (refused or name in args.proposals or (named is not None and recent)):
                 continue
-            info = self._places.over(snapshot.nodes[name].info)
+            info = self._answers.over(snapshot.nodes[name].info)
             awaited = preemption.awaited(info, named.uids if named is not None else ())
             if awaited or (refused and preemption.fits(info)):
                 if named is None or name not in args.proposals:
@@ -190,9 +190,9 @@ class Preemptor:
                 return _named_again(args, victims, snapshot)
         return None
 
-    def _hear(self, pod: kube.Pod) -> None:
+    def _observe(self, pod: kube.Pod) -> None:
         """Read kube-scheduler's nomination of the pod from a request."""
-        self._places.asked(pod_uid(pod), _nominated_node(pod), _version(pod))
+        self._answers.observe_pod(pod_uid(pod), _nominated_node(pod), _version(pod))
 
     def _asking(self, pod: kube.Pod, preemption: Preemption) -> BoundPod:
         """A pod with its constraints, in the form in which it is known where it is nominated."""

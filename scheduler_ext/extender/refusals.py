@@ -59,7 +59,7 @@ class Refusals:
             at[-1] = -np.inf
             self._refused[request] = _RefusalTimes(at, ref(snapshot.row_of))
 
-    def cured(self, snapshot: Snapshot, changed: Mapping[str, float]) -> list[str]:
+    def nodes_to_nudge(self, snapshot: Snapshot, changed: Mapping[str, float]) -> list[str]:
         """A small set of changed nodes that together can host every previously refused request that now fits.
         kube-scheduler retries those pods that may fit on the very node of the event. A cured refusal is
         forgotten on all nodes: its pods are requested again, and remembered if that does not help. An older

@@ -96,7 +96,7 @@ class Simulation:
 
     def expect(self, kind: PodKind) -> None:
         """Report an arriving pod to the policy."""
-        workload = self._expectation.saw(kind)
+        workload = self._expectation.add(kind)
         if workload is not None:
             self.scheduler.retarget(workload)
 

@@ -11,7 +11,7 @@ from scheduler_ext.core.cache.observed_demand import HALF_LIFE_PODS, UNKNOWN_POD
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model, normalise_model
 from scheduler_ext.core.node.node import UNLIMITED
-from scheduler_ext.core.request.pod_kinds import UNKNOWN, SeenPods, TaskClass, Workload
+from scheduler_ext.core.request.pod_kinds import UNKNOWN, RecentWorkload, TaskClass, Workload
 
 # A trace's GPU is a device of this many MiB, all of them for shares.
 GPU_MILLI = 1000
@@ -131,14 +131,16 @@ class Expectation:
         self._online = target == "online"
         self.workload = workload_of(pods) if target == "trace" else UNKNOWN
         # Of the first N, all pods count alike: none is forgotten.
-        self._seen = SeenPods(HALF_LIFE_PODS, UNKNOWN_PODS) if self._online else SeenPods(float("inf"))
+        self._seen = (
+            RecentWorkload(HALF_LIFE_PODS, UNKNOWN_PODS) if self._online else RecentWorkload(float("inf"))
+        )
         self._due = self._first or _FIRST_INTERVAL
 
-    def saw(self, kind: PodKind) -> Workload | None:
+    def add(self, kind: PodKind) -> Workload | None:
         """Count a pod; the new workload to expect, None for no change."""
         if not self._online and (self._first is None or self._seen.seen >= self._first):
             return None
-        self._seen.saw(task_class(kind))
+        self._seen.add(task_class(kind))
         if self._seen.seen < self._due:
             return None
         self._due += min(self._due, _LAST_INTERVAL)

@@ -12,7 +12,7 @@ from scheduler_ext.core.errors import InventoryError, UnreadableFileError
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
-from scheduler_ext.core.node.nominated import seen_differently
+from scheduler_ext.core.node.nominated import nodes_with_nominated_pods
 from scheduler_ext.core.node.pod_facts import FactsOfPods
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, Workload
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -60,15 +60,15 @@ class ClusterState:
         """The nodes and their forecast, for decisions."""
         return self._snapshot_of(self.infos, sizing)
 
-    def snapshot_with_rooms(self, sizing: Sizing) -> Snapshot:
+    def snapshot_with_held(self, sizing: Sizing) -> Snapshot:
         """The snapshot, with the pods that room is held for among the nominated ones."""
-        return self._snapshot_of(self._with_rooms(sizing), sizing)
+        return self._snapshot_of(self._with_held(sizing), sizing)
 
-    def seen_by(self, uid: str, priority: int, sizing: Sizing) -> Snapshot:
+    def snapshot_for(self, uid: str, priority: int, sizing: Sizing) -> Snapshot:
         """The snapshot that a waiting pod of that uid and priority sees in filter: without the rooms that are
         kept for others, by a nomination or by a defragmentation."""
-        infos = self._with_rooms(sizing)
-        return self._snapshot_of(infos | seen_differently(infos.values(), uid, priority), sizing)
+        infos = self._with_held(sizing)
+        return self._snapshot_of(infos | nodes_with_nominated_pods(infos.values(), uid, priority), sizing)
 
     def waiting_uid(self, pod: kube.Pod) -> str:
         """The uid of a pod if it waits here, also of one that is given by its name alone; empty otherwise."""
@@ -78,7 +78,7 @@ class ClusterState:
                 return each.uid
         return ""
 
-    def _with_rooms(self, sizing: Sizing) -> dict[str, NodeInfo]:
+    def _with_held(self, sizing: Sizing) -> dict[str, NodeInfo]:
         infos = dict(self.infos)
         for name, info in infos.items():
             kept = (*info.nominated, *self.held.get(name, ()))

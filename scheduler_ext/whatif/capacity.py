@@ -57,7 +57,7 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
     else:
         sizing = config.sizing()
         nodes = InTreeNodes(state.objects, sizing.resources, state.infos, state.claims)
-        seen = state.seen_by(state.waiting_uid(pod), pod_priority(pod), sizing)
+        seen = state.snapshot_for(state.waiting_uid(pod), pod_priority(pod), sizing)
         wanted = _CountedPod(request, needs_of(pod, state.claims))
         counted = _counted(wanted, nodes, sizing, seen)
         if named := named_claims(pod):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.core.node.node import PlannedNode
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.times import micro_time, seconds
@@ -29,7 +29,7 @@ class _PlannedValue(Struct):
 _decoder = msgspec.json.Decoder(_PlannedValue)
 
 
-def read_planned(annotations: Mapping[str, str]) -> PlannedPlace | None:
+def read_planned(annotations: Mapping[str, str]) -> PlannedNode | None:
     """The planned place of a pod; None without one, and for a text that cannot be read."""
     text = annotations.get(PLANNED_ANNOTATION)
     if text is None:
@@ -39,10 +39,10 @@ def read_planned(annotations: Mapping[str, str]) -> PlannedPlace | None:
     except msgspec.MsgspecError:
         return None
     until = seconds(written.until)
-    return PlannedPlace(written.node, until) if until is not None else None
+    return PlannedNode(written.node, until) if until is not None else None
 
 
-def planned_text(place: PlannedPlace) -> str:
+def planned_text(place: PlannedNode) -> str:
     """The value of the annotation for a planned place."""
     return msgspec.json.encode(_PlannedValue(place.node, micro_time(place.until))).decode()
 

@@ -23,7 +23,7 @@ from scheduler_ext.core.cache.intent import Intent, Reservation
 from scheduler_ext.core.cache.ledger import NodePods, _NodeAccount
 from scheduler_ext.core.cycle.placement import place
 from scheduler_ext.core.node.node import BoundPod, PendingPod
-from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.node.nominated import with_nominated_pods
 from tests.binding.bind_model import Asked, Budget, Model, World, search
 from tests.binding.bind_states import EXTENDER, Locals, Setting, Value
 from tests.examples import LONG
@@ -216,7 +216,7 @@ class ChoosesAgain(LockedCache):
     def reserve(self, pending: PendingPod, node: str) -> Reserved | str:
         info = self.cache.info(node)
         assert info is not None
-        found = place(seen_by(info, pending.pod.uid, 0), pending.pod.request, EXTENDER.sizing)
+        found = place(with_nominated_pods(info, pending.pod.uid, 0), pending.pod.request, EXTENDER.sizing)
         if isinstance(found, str):
             return found
         placed = replace(pending.pod, devices=found.devices)

@@ -257,6 +257,6 @@ def test_a_pod_whose_binding_is_under_way_leaves_where_it_is_named_and_is_then_w
     other = {"n": {"Pods": [{"UID": "q-1"}]}}
     assert preempt(extender, asking, {"m": {"Pods": []}}) == {}
     assert preempt(extender, waiting, other) == {"n": ["q-1"]}
-    extender.places.forget("uid-urgent")
+    extender.preemption_answers.forget("uid-urgent")
     assert preempt(extender, asking, {"m": {"Pods": [{"UID": "p-1"}]}}) == {"m": ["p-1"]}
     assert preempt(extender, waiting, other) == {}

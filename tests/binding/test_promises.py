@@ -669,7 +669,9 @@ class OneVictim(Preemptor):
 class Generous(Extender):
     def __init__(self, config: Configuration) -> None:
         super().__init__(config)
-        self.preemptor = OneVictim(self.sizing, lambda: self.snapshot, self.places, self.budgets, Advice())
+        self.preemptor = OneVictim(
+            self.sizing, lambda: self.snapshot, self.preemption_answers, self.budgets, Advice()
+        )
 
 
 @pytest.mark.parametrize(

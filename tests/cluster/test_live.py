@@ -238,7 +238,7 @@ def test_a_budget_keeps_its_pod_where_another_would_do(living: Living) -> None:
 
     def leaves() -> list[str]:
         # Without its memory of the last answer: a named place stays the pod's.
-        living.extender.places.forget("uid-urgent")
+        living.extender.preemption_answers.forget("uid-urgent")
         return preempt(living.extender, urgent, {"a": uids("low")}).get("a", [])
 
     eventually(lambda: leaves() == ["low"])

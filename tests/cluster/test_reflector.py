@@ -95,7 +95,7 @@ def test_every_word_comes_with_the_servers_time(followed: Followed) -> None:
     followed.start(*LISTED)
     followed.put("c")
     followed.heard.wait("seen c")
-    assert {clock.said for clock in followed.heard.clocks} == {1_800_000_000.0}
+    assert {clock.server_time for clock in followed.heard.clocks} == {1_800_000_000.0}
 
 
 def test_a_bookmark_is_where_the_next_watch_begins(followed: Followed) -> None:

@@ -261,8 +261,8 @@ def test_an_event_was_written_after_the_previous_one(followed: Followed) -> None
     followed.put("e")
     followed.heard.wait("seen e")
     c, d, e = (clock.not_before for clock in followed.heard.clocks[-3:])
-    assert -math.inf < c < listed.heard_at < d < e
-    assert e < followed.heard.clocks[-1].heard_at
+    assert -math.inf < c < listed.received_at < d < e
+    assert e < followed.heard.clocks[-1].received_at
 
 
 def test_a_silent_watch_is_missed_before_its_reports_are_stale() -> None:

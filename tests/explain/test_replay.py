@@ -72,7 +72,7 @@ class Running:
         return self.reported
 
     def explainer(self) -> Explainer:
-        return Explainer(self, self.extender.record, self.config, self.extender.places)
+        return Explainer(self, self.extender.record, self.config, self.extender.preemption_answers)
 
     def replayed(self) -> RecordedCluster:
         return revived(decode_snapshot_file(self.explainer().snapshot_file(), Dump))

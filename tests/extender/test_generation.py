@@ -13,7 +13,7 @@ from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.snapshot.table import Table, build_snapshot
 from scheduler_ext.extender import generation
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.extender.generation import Generation, SeenNodes
+from scheduler_ext.extender.generation import Generation, NodeViews
 from scheduler_ext.extender.preemption_answers import PreemptionAnswers
 from tests.core.asked import share, t4
 from tests.core.cycle.test_overlay import SIZING, UNEVEN, assert_same
@@ -165,8 +165,8 @@ def test_a_view_that_counts_otherwise_is_decided_by_itself() -> None:
     )
     classes = {TaskClass(8000, gpus=2): 2, TaskClass(gpus=1, models=("T4",)): 1}
     base = snapshot_of(infos, workload=Workload.of(classes))
-    held = Generation(base, SIZING.policy, SeenNodes(SIZING))
-    seen = held.seen_with(PreemptionAnswers(SIZING).seen_by(base, "stranger", 0))
+    held = Generation(base, SIZING.policy, NodeViews(SIZING))
+    seen = held.snapshot_with(PreemptionAnswers(SIZING).nodes_with_nominated_pods(base, "stranger", 0))
     own = SIZING.resolved(replace(UNEVEN, name="n", pods=(waits,)))
     expected = build_snapshot({**base.nodes, "n": own}, base.generation, forecast=base.expected)
     asking = share(1_000, cpu_milli=1_000)

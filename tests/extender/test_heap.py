@@ -135,7 +135,7 @@ def test_a_refused_request_does_not_keep_the_names_of_nodes_that_are_gone() -> N
     gc.collect()
     assert past() is None
     served(extender, gpu_node("c", [gpu(i) for i in range(8)]), node("c", {WHOLE: "8"}))
-    assert extender.refusals.cured(extender.snapshot, {"c": 0.0}) == ["c"]
+    assert extender.refusals.nodes_to_nudge(extender.snapshot, {"c": 0.0}) == ["c"]
 
 
 def test_recorded_decisions_keep_few_indices_of_names() -> None:

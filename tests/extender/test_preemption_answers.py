@@ -14,7 +14,7 @@ from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.extender.preemption_answers import BEHIND_S, UNHEARD_S
+from scheduler_ext.extender.preemption_answers import BEHIND_S, EXPIRES_S
 from tests.core.reported import SHARE, device
 from tests.explain.test_replay import running
 from tests.extender.foreseeing import read
@@ -52,11 +52,11 @@ BOTH = {"n": uids("dear", "cheap")}
 
 
 class Clock:
-    """The clock of the places of an extender."""
+    """The clock of the answers of an extender."""
 
     def __init__(self, extender: Extender) -> None:
         self.now = 100.0
-        extender.places._monotonic = lambda: self.now
+        extender.preemption_answers._monotonic = lambda: self.now
 
     def __call__(self) -> float:
         return self.now
@@ -131,7 +131,7 @@ class TestAPodThatAsksAgain:
         """For example a cordoned node: kube-scheduler neither proposes it nor asks filter about it."""
         extender = self.extender()
         clock = Clock(extender)
-        extender.places._places.clear()
+        extender.preemption_answers._answers.clear()
         assert preempt(extender, asks("x0"), {"n": uids("cheap")}) == {"n": ["cheap"]}
         clock.now += BEHIND_S
         waiting = nominated(asks("x0"), "n")
@@ -141,7 +141,7 @@ class TestAPodThatAsksAgain:
         """kube-scheduler knows that the victim is gone, and withdrew the nomination."""
         extender = self.extender()
         clock = Clock(extender)
-        clock.now = extender.places._places["uid-x0"].named_at + 2 * BEHIND_S
+        clock.now = extender.preemption_answers._answers["uid-x0"].answered_at + 2 * BEHIND_S
         assert filtered(extender, asks("x0"), ["n"])[0] == []
         clock.now += 2 * BEHIND_S
         assert preempt(extender, asks("x0", version="7"), {"m": uids("other")}) == {}
@@ -181,7 +181,7 @@ class TestOneOfSeveralNodes:
         assert filtered(there.extender, later, ["n"])[0] == []
         (manifest,) = read(later)
         assert not there.explainer().of_manifest(manifest)["fits"]
-        there.extender.places.forget("uid-x0")
+        there.extender.preemption_answers.forget("uid-x0")
         assert there.explainer().of_manifest(manifest)["fits"]
 
     def test_a_node_is_laid_out_once_while_nothing_changes(self) -> None:
@@ -190,11 +190,11 @@ class TestOneOfSeveralNodes:
         preempt(extender, asks("x0"), self.EACH)
         assert extender.snapshot is not None
         info = extender.snapshot.nodes["n"].info
-        seen = extender.places.over(info)
+        seen = extender.preemption_answers.over(info)
         assert seen is not info
-        assert extender.places.over(info) is seen
+        assert extender.preemption_answers.over(info) is seen
         preempt(extender, asks("higher", priority=2000), self.EACH)
-        assert extender.places.over(info) is not seen
+        assert extender.preemption_answers.over(info) is not seen
 
     @pytest.mark.parametrize(
         ("unknown", "named"),
@@ -240,7 +240,9 @@ class TestOneOfSeveralNodes:
         preempt(extender, asks("x0"), {"n": uids("a"), "m": uids("b")})
         assert extender.snapshot is not None
         nodes = extender.snapshot.nodes
-        assert {name for name in nodes if not extender.places.over(nodes[name].info).nominated} == free
+        assert {
+            name for name in nodes if not extender.preemption_answers.over(nodes[name].info).nominated
+        } == free
 
     def test_any_equal_node_with_room_for_both_may_be_the_place(self) -> None:
         objects = [
@@ -315,14 +317,14 @@ class TestHowLong:
     @staticmethod
     def is_kept(extender: Extender) -> bool:
         kept = preempt(extender, asks("x1"), {"n": uids("cheap")}) == {}
-        extender.places.forget("uid-x1")
+        extender.preemption_answers.forget("uid-x1")
         return kept
 
     def test_for_longer_than_a_watch_is_silent(self) -> None:
         extender, clock = self.named()
         clock.now += 38 + BEHIND_S
         assert self.is_kept(extender)
-        clock.now = 100 + UNHEARD_S
+        clock.now = 100 + EXPIRES_S
         assert not self.is_kept(extender)
 
     @pytest.mark.parametrize(
@@ -334,9 +336,9 @@ class TestHowLong:
         clock.now += 20
         tell(extender, *without(with_leaving(self.OBJECTS, "cheap"), *names))
         clock.now += BEHIND_S - 1
-        assert extender.places.of("uid-x0") is not None
+        assert extender.preemption_answers.of("uid-x0") is not None
         clock.now += 1
-        assert extender.places.of("uid-x0") is None
+        assert extender.preemption_answers.of("uid-x0") is None
 
     @pytest.mark.parametrize(
         ("at_first", "refused"),
@@ -353,10 +355,10 @@ class TestHowLong:
             assert filtered(extender, nominated(asks("x0"), "n"), ["n"])[0] == []
         tell(extender, *with_leaving(self.OBJECTS, "cheap"))
         clock.now += BEHIND_S
-        assert extender.places.of("uid-x0") is not None
+        assert extender.preemption_answers.of("uid-x0") is not None
         tell(extender, *without(self.OBJECTS, "cheap"))
         clock.now += BEHIND_S
-        assert extender.places.of("uid-x0") is None
+        assert extender.preemption_answers.of("uid-x0") is None
 
     def test_until_the_pod_is_bound_elsewhere(self) -> None:
         extender, _ = self.named()
@@ -367,7 +369,7 @@ class TestHowLong:
     @pytest.mark.parametrize("gone", [False, True])
     def test_until_the_pod_is_gone(self, *, gone: bool) -> None:
         extender, _ = self.named()
-        ended = extender.places.follow(lambda uid: None, lambda uid: gone)
+        ended = extender.preemption_answers.follow(lambda uid: None, lambda uid: gone)
         assert (ended, self.is_kept(extender)) == (({"n"}, False) if gone else (set(), True))
 
     @pytest.mark.parametrize(
@@ -379,21 +381,21 @@ class TestHowLong:
     )
     def test_for_some_seconds_after_the_watch_shows_a_newer_pod(self, version: str, *, kept: bool) -> None:
         extender, clock = self.named()
-        places = extender.places
-        place = places.of("uid-x0")
+        answers = extender.preemption_answers
+        place = answers.of("uid-x0")
         assert place is not None
-        places.follow(lambda uid: PendingPod(place.pod, version, ""), lambda uid: False)
+        answers.follow(lambda uid: PendingPod(place.pod, version, ""), lambda uid: False)
         clock.now += BEHIND_S
-        assert (places.follow(lambda uid: None, lambda uid: False) == set()) == kept
+        assert (answers.follow(lambda uid: None, lambda uid: False) == set()) == kept
         assert self.is_kept(extender) == kept
 
     def test_the_nodes_of_ended_places_are_said_once(self) -> None:
         extender, clock = self.named()
-        places = extender.places
-        clock.now += UNHEARD_S
-        assert places.follow(lambda uid: None, lambda uid: False) == {"n"}
-        assert places.follow(lambda uid: None, lambda uid: False) == set()
-        assert not places
+        answers = extender.preemption_answers
+        clock.now += EXPIRES_S
+        assert answers.follow(lambda uid: None, lambda uid: False) == {"n"}
+        assert answers.follow(lambda uid: None, lambda uid: False) == set()
+        assert not answers
 
 
 class TestAPlaceThatFilterRefuses:
@@ -419,7 +421,7 @@ class TestAPlaceThatFilterRefuses:
         objects = (*self.OBJECTS, on_gpu("stays", "n", 5000))
         extender = extender_on(*objects, self.WAITING)
         assert filtered(extender, self.WAITING, ["n"])[0] == []
-        assert not extender.places
+        assert not extender.preemption_answers
 
 
 def test_bind_gives_no_pod_the_place_of_another() -> None:

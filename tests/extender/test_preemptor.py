@@ -208,7 +208,7 @@ class TestAPlaceOnItsWay:
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {}
         other = nominated(asks_shares("other", 60_000), "first")
         assert preempt(extender, other, {"second": uids("b")}) == {"second": ["b"]}
-        extender.places.forget("uid-other")
+        extender.preemption_answers.forget("uid-other")
         extender.preemptor._refused.expire(time.monotonic() + 601)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
 
@@ -308,7 +308,7 @@ class TestEmptyVictims:
         extender = extender_on(*(each for objects in cheap.values() for each in objects))
         proposed = {name: uids(f"{name}b") for name in cheap}
         assert preempt(extender, URGENT, proposed) == {"n1": ["n1b"], "n2": ["n2b"]}
-        extender.places.forget("uid-urgent")
+        extender.preemption_answers.forget("uid-urgent")
         monkeypatch.undo()
         assert preempt(extender, URGENT, proposed) == {"n1": ["n1a"], "n2": ["n2a"]}
 

@@ -36,7 +36,7 @@ class Refusing:
     def nodes(self, changed: dict[str, float]) -> list[str]:
         snapshot = self.extender.snapshot
         assert snapshot is not None
-        return self.extender.refusals.cured(snapshot, changed)
+        return self.extender.refusals.nodes_to_nudge(snapshot, changed)
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def test_the_trace_is_known_from_the_start() -> None:
     assert expectation.workload == Workload(
         {task_class(share(500)): 0.5, task_class(whole(2)): 0.25, task_class(share(250)): 0.25}
     )
-    assert expectation.saw(whole(8)) is None
+    assert expectation.add(whole(8)) is None
 
 
 @pytest.mark.parametrize("target", ["online", "first:3"])
@@ -47,25 +47,25 @@ def test_nothing_of_the_trace_is_known_beforehand(target: str) -> None:
 
 def test_the_first_pods_are_counted_once() -> None:
     expectation = Expectation("first:4", [])
-    told = [expectation.saw(pod.kind) for pod in PODS]
+    told = [expectation.add(pod.kind) for pod in PODS]
     assert told[:3] == [None] * 3
     assert told[3] == workload_of(PODS)
-    assert all(expectation.saw(whole(1)) is None for _ in range(100))
+    assert all(expectation.add(whole(1)) is None for _ in range(100))
     assert expectation.workload == workload_of(PODS)
 
 
 def test_past_pods_are_evaluated_at_growing_intervals() -> None:
     expectation = Expectation("online", [])
-    told = [number for number in range(1, 3001) if expectation.saw(share(500)) is not None]
+    told = [number for number in range(1, 3001) if expectation.add(share(500)) is not None]
     assert told == [25, 50, 100, 200, 400, 800, 1600, 2400]
 
 
 def test_drift_is_followed() -> None:
     expectation = Expectation("online", [])
     for _ in range(4000):
-        expectation.saw(share(500))
+        expectation.add(share(500))
     for _ in range(8000):
-        expectation.saw(whole(2))
+        expectation.add(whole(2))
     parts = expectation.workload.parts
     assert parts[task_class(whole(2))] > 0.9
     assert 0 < parts[task_class(share(500))] < 0.1

@@ -157,7 +157,7 @@ def test_a_view_of_an_older_snapshot_expects_the_same(tmp_path: Path) -> None:
     assert older is not None
     assert generation is not None
     extender.expect(Forecast(UNKNOWN, older.kinds))
-    view = generation.seen_with(extender.places.seen_by(older, "uid-p", 0))
+    view = generation.snapshot_with(extender.preemption_answers.nodes_with_nominated_pods(older, "uid-p", 0))
     assert view is not older
     assert view.forecast is older.forecast
 

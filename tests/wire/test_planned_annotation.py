@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.core.node.node import PlannedNode
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION, planned_text, read_planned
 from scheduler_ext.wire.pod.cached_pod import pending_pod
 from tests.kube_objects import pod
 from tests.wire.decoded_pods import decoded
 
-PLACE = PlannedPlace("n1", 1_795_000_000.25)
+PLACE = PlannedNode("n1", 1_795_000_000.25)
 
 
 def test_what_is_written_is_read_again() -> None:

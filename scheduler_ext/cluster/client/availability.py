@@ -30,13 +30,13 @@ class Availability:
     returns: int = field(default=0, init=False)
     # When a lost watch was last answered again.
     watch_back_at: float = field(default=-math.inf, init=False)
-    _heard_at: float = field(default=-math.inf, init=False)
+    _responded_at: float = field(default=-math.inf, init=False)
     _turn_at: float = field(default=-math.inf, init=False)
     _lock: Lock = field(default_factory=Lock, init=False)
 
-    def heard(self) -> None:
+    def responded(self) -> None:
         """The server sent the head of an answer, or a piece of a stream."""
-        self._heard_at = now = self.monotonic()
+        self._responded_at = now = self.monotonic()
         if not self.away:
             return
         with self._lock:
@@ -50,7 +50,7 @@ class Availability:
         """A request got no answer."""
         with self._lock:
             now = self.monotonic()
-            if not self.away and now - self._heard_at >= QUIET_S:
+            if not self.away and now - self._responded_at >= QUIET_S:
                 self.away = True
                 self.away_since = now
 

@@ -63,16 +63,16 @@ _MAX_LINE = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class ServerClock:
-    """The API server's clock: the time that it `said`, and our monotonic time then. Its data was not
-    written before `not_before` (ours), even if the server's clock has jumped."""
+    """The API server's clock: its time, and our monotonic time when that arrived. Its data was not written
+    before `not_before` (ours), even if the server's clock has jumped."""
 
-    said: float
-    heard_at: float
+    server_time: float
+    received_at: float
     not_before: float = -math.inf
 
     def monotonic(self, stamp: float) -> float:
-        """Our time when the server's clock was at `stamp`; never later than `heard_at`."""
-        return max(self.not_before, self.heard_at - max(0.0, self.said - stamp))
+        """Our time when the server's clock was at `stamp`; never later than `received_at`."""
+        return max(self.not_before, self.received_at - max(0.0, self.server_time - stamp))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +113,11 @@ def is_transient(error: ClusterError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The lines of a streamed answer; `heard` is called for each piece that comes."""
+    """The lines of a streamed answer; `received` is called for each piece that comes."""
 
     response: urllib3.BaseHTTPResponse
     clock: ServerClock
-    heard: Callable[[], None]
+    received: Callable[[], None]
 
     def batches(self) -> Iterator[list[bytes]]:
         """Whole lines as they arrive, in batches. Raises UnreachableError; SilentError when nothing comes."""
@@ -127,7 +127,7 @@ class Stream:
                 chunk = self.response.read1(_CHUNK)
             if not chunk:
                 return
-            self.heard()
+            self.received()
             unfinished += chunk
             end = unfinished.rfind(b"\n")
             if end >= 0:
@@ -258,7 +258,7 @@ class Transport:
             connection = response.response.connection
             if connection is not None and connection.sock is not None:
                 connection.sock.settimeout(silence_s)
-            yield Stream(response.response, self._clock(response), self.server.heard)
+            yield Stream(response.response, self._clock(response), self.server.responded)
         finally:
             # A watch is not read to its end, so its connection cannot be used again.
             response.response.close()
@@ -344,7 +344,7 @@ class Transport:
             if (timeouts if isinstance(timeouts, int | float) else timeouts[0]) >= QUIET_S:
                 self.server.unanswered()
             raise
-        self.server.heard()
+        self.server.responded()
         return response
 
     def _bearer(self) -> dict[str, str]:
@@ -359,10 +359,10 @@ class Transport:
 
     def _clock(self, response: RESTResponse) -> ServerClock:
         try:
-            said = parsedate_to_datetime(response.response.headers["Date"]).timestamp()
+            server_time = parsedate_to_datetime(response.response.headers["Date"]).timestamp()
         except (KeyError, TypeError, ValueError):
-            said = time.time()
-        return ServerClock(said, self._monotonic())
+            server_time = time.time()
+        return ServerClock(server_time, self._monotonic())
 
     def _refuse(self, response: RESTResponse, end: float | None = None) -> None:
         status = read_status(self._body(response, end))

@@ -36,7 +36,7 @@ def created_at(node: kube.NodeObject, clock: ServerClock, now: float) -> float:
 
 def _as_of(now: float, clock: ServerClock) -> ServerClock:
     """The server's clock as it is now: a stream has its time only once, at its start."""
-    return ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before)
+    return ServerClock(clock.server_time + (now - clock.received_at), now, clock.not_before)
 
 
 def planned_until(state: PodState, clock: ServerClock | None, now: float) -> float | None:
@@ -44,13 +44,13 @@ def planned_until(state: PodState, clock: ServerClock | None, now: float) -> flo
     pod, and when that time is over."""
     if clock is None or not isinstance(state, PendingPod) or state.planned is None:
         return None
-    left_s = min(state.planned.until - _as_of(now, clock).said, LONGEST_PLAN_S)
+    left_s = min(state.planned.until - _as_of(now, clock).server_time, LONGEST_PLAN_S)
     return now + left_s if left_s > 0 else None
 
 
 def held_room(written: WrittenRoom, clock: ServerClock, now: float) -> HeldRoom:
     """A held room with its end by our monotonic clock, from the server's."""
-    left_s = written.until - _as_of(now, clock).said
+    left_s = written.until - _as_of(now, clock).server_time
     return HeldRoom(written.name, now + left_s, written.priority, written.request(), written.by_container)
 
 

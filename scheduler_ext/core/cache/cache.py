@@ -25,7 +25,7 @@ from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.gpu.readings import NodeReadings, Readings
-from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod, PlannedPlace
+from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod, PlannedNode
 from scheduler_ext.core.node.promisable import is_of_shares, overallocated
 from scheduler_ext.core.node.state import coarse_free_milli
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -63,7 +63,7 @@ class Cache(Ledger):
         self._entries: dict[str, NodeEntry] = {}
         self._pending: dict[str, PendingPod] = {}
         # The places that were given up and are still written on waiting pods.
-        self._given_up: dict[str, PlannedPlace] = {}
+        self._given_up: dict[str, PlannedNode] = {}
         self._readings: dict[str, tuple[Readings, ...]] = {}
         self._held = HeldRooms()
         self._others = OtherCpu()

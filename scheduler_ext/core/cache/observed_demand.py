@@ -3,7 +3,7 @@ ask a GPU are counted, because only those are placed here. The CPU of other pods
 
 import math
 
-from scheduler_ext.core.request.pod_kinds import SeenPods, TaskClass
+from scheduler_ext.core.request.pod_kinds import RecentWorkload, TaskClass
 
 # The weight of a pod halves after this many others: some ten thousand pods make up a large cluster's load.
 # The first UNKNOWN_PODS may have asked anything. Reasoned, not tuned; the simulator uses the same values.
@@ -13,7 +13,7 @@ UNKNOWN_PODS = 20
 MAX_CLASSES = 1000
 
 
-class ObservedDemand(SeenPods):
+class ObservedDemand(RecentWorkload):
     """Pods in the order of their arrival."""
 
     def __init__(self) -> None:
@@ -29,11 +29,11 @@ class ObservedDemand(SeenPods):
         """The list is complete."""
         held, self._held = self._held or [], None
         for _, task in sorted(held, key=lambda item: item[0]):
-            self.saw(task)
+            self.add(task)
 
     def came(self, task: TaskClass, created_at: float | None) -> None:
         """A pod appeared for the first time; a pod of unknown age counts as the youngest."""
         if self._held is None:
-            self.saw(task)
+            self.add(task)
         else:
             self._held.append((math.inf if created_at is None else created_at, task))

@@ -50,7 +50,7 @@ class Overlay(Snapshot):
         if not all(map(_is_counted_alike, before, after)):
             return None
         units = [unit for state in (*before, *after) for slot in state.slots for unit in slot.units]
-        cut = {unit.resource for unit in units if unit.mig_room is not None}
+        cut = {unit.resource for unit in units if unit.mig_placements is not None}
         parted = {unit.resource for unit in units if unit.first}
         alike = all(self.base.mig_loss(name).any() == self.mig_loss(name).any() for name in cut)
         alike &= all(self.base.gives_parts(name) == self.gives_parts(name) for name in parted)
@@ -81,7 +81,7 @@ class Overlay(Snapshot):
 
     @property
     def units(self) -> Mapping[str, UnitColumns]:
-        """Joined columns, except `mig_room`: `mig_loss` answers for it."""
+        """Joined columns, except `mig_placements`: `mig_loss` answers for it."""
         return self._joined[1]
 
     @property
@@ -131,7 +131,7 @@ def with_nodes(base: Snapshot, nodes: Mapping[str, Node]) -> Overlay:
         models=_joined(base.models, chain.from_iterable(map(state_models, part.states))),
         kinds=_joined(base.kinds, part.kinds),
         shapes=_joined(base.shapes, part.shapes),
-        mig_rooms=base.mig_rooms,
+        numbered_placements=base.numbered_placements,
         expected=base.forecast,
         unsettled=base.unsettled,
         planned=base.planned,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.mig_profile import window
 from scheduler_ext.core.node.columns import Floats
-from scheduler_ext.core.node.node import MigRoom
+from scheduler_ext.core.node.node import InstancePlacements
 from scheduler_ext.core.request.pod_kinds import Workload
 
 Masks = npt.NDArray[np.int64]
@@ -79,7 +79,7 @@ def expected_mix(geometry: Geometry, workload: Workload) -> dict[str, float]:
 
 def mig_worth(geometry: Geometry, mix: Mapping[str, float], weights: MigWeights = MigWeights()) -> MigWorth:
     """The worth of each mask to the pods of `mix`, read-only."""
-    worth = room_worth(geometry, mix, weights.exponent)
+    worth = usable_units(geometry, mix, weights.exponent)
     masks = np.arange(1 << geometry.grid, dtype=np.int64)
     kept = worth - weights.best_fit * (geometry.grid - np.bitwise_count(masks)) / geometry.grid
     company = weights.company * (1.0 - np.arange(geometry.grid + 1) / geometry.grid)
@@ -88,7 +88,7 @@ def mig_worth(geometry: Geometry, mix: Mapping[str, float], weights: MigWeights 
     return MigWorth(worth, kept, company)
 
 
-def room_worth(geometry: Geometry, mix: Mapping[str, float], exponent: float) -> Floats:
+def usable_units(geometry: Geometry, mix: Mapping[str, float], exponent: float) -> Floats:
     """The free units of each mask that the pods of `mix` can use, in GPUs, `[mask]`. The mean over
     profiles of size * (instances that fit an empty GPU) * (fraction of these that still fit) ** exponent.
     With an exponent of 1, the free units less this value are the fragmentation of Weng et al., "Beware of
@@ -120,51 +120,51 @@ def shapes(geometry: Geometry) -> tuple[int, ...]:
     return tuple(sorted(chosen.values()))
 
 
-class MigRooms:
-    """The places of MIG instances, numbered; 0 means no place. One thread may write while any number read:
-    numbers are only added, and the loss of a numbered place follows from the workload alone."""
+class NumberedPlacements:
+    """The placements of MIG instances, numbered; 0 means none. One thread may write while any number read:
+    numbers are only added, and the loss of each follows from the workload alone."""
 
     def __init__(self) -> None:
-        self._numbers: dict[MigRoom | None, int] = {None: 0}
-        self._rooms: list[MigRoom | None] = [None]
+        self._numbers: dict[InstancePlacements | None, int] = {None: 0}
+        self._placements: list[InstancePlacements | None] = [None]
         # The latest losses that were computed, and the workload they belong to.
         self._known: tuple[Workload | None, Floats] = (None, np.zeros(1))
 
-    def number(self, room: MigRoom | None) -> int:
-        """The number of a place; a new place gets a new number."""
-        number = self._numbers.get(room)
+    def number(self, placements: InstancePlacements | None) -> int:
+        """Their number; new ones get a new number."""
+        number = self._numbers.get(placements)
         if number is None:
-            # The place comes before its number, for concurrent readers.
-            number = len(self._rooms)
-            self._rooms.append(room)
-            self._numbers[room] = number
+            # The placements come before their number, for concurrent readers.
+            number = len(self._placements)
+            self._placements.append(placements)
+            self._numbers[placements] = number
         return number
 
     def __len__(self) -> int:
-        return len(self._rooms)
+        return len(self._placements)
 
     def losses(self, workload: Workload) -> Floats:
-        """The mean cost over the starts of each place for the pods of `workload`, in GPUs, `[number]`."""
+        """The mean cost over the starts of each for the pods of `workload`, in GPUs, `[number]`."""
         # Read once: another reader may replace it.
         known_for, losses = self._known
         if known_for is not workload:
             losses = np.zeros(1)
-        rooms = [room for room in self._rooms[len(losses) :] if room is not None]
-        if rooms or known_for is not workload:
+        placements = [each for each in self._placements[len(losses) :] if each is not None]
+        if placements or known_for is not workload:
             worth = {
                 geometry: mig_worth(geometry, expected_mix(geometry, workload))
-                for geometry in {room.geometry for room in rooms}
+                for geometry in {each.geometry for each in placements}
             }
-            losses = np.append(losses, [_loss(room, worth[room.geometry]) for room in rooms])
+            losses = np.append(losses, [_loss(each, worth[each.geometry]) for each in placements])
             self._known = workload, losses
         return losses
 
 
-def _loss(room: MigRoom, worth: MigWorth) -> float:
-    profile = room.geometry.profile(room.profile)
+def _loss(placements: InstancePlacements, worth: MigWorth) -> float:
+    profile = placements.geometry.profile(placements.profile)
     assert profile is not None  # a profile of this geometry
-    after = np.array([room.held | window(profile, start) for start in room.starts])
-    cost = float(worth.cost(np.full(len(after), room.held), after).mean())
+    after = np.array([placements.held | window(profile, start) for start in placements.starts])
+    cost = float(worth.cost(np.full(len(after), placements.held), after).mean())
     # A report may have more instances than a GPU of this geometry can hold.
-    instances = min(room.instances, room.geometry.grid)
+    instances = min(placements.instances, placements.geometry.grid)
     return round(cost + float(worth.company[instances]), DECIMALS)

@@ -113,13 +113,13 @@ class DeviceColumns(_Empty):
 
 @dataclass(frozen=True)
 class UnitColumns(_Empty):
-    """One resource that the device plugin hands out. `[slot, state]`: `offered` by that device at all,
-    `free` units on healthy devices, each `memory_mib` large (0: unknown) and `gpu_part` of the GPU,
-    with `free_mib` free, of `model`; `mig_room` where a MIG instance may lie, a number of MigRooms;
-    `sick` free units on unhealthy devices; `first` where the device is known that gives the next one.
-    `[state]`: `unknown` units held on unknown devices,
-    `limit` the node's allocatable less requests; whether DRA hands it out (`by_claim`), whether its number
-    cannot be known there (`open`), and whether a GPU could be handed out twice by it (`twice`)."""
+    """One resource that the device plugin hands out. `[slot, state]`: `offered` by that device at all, `free`
+    units on healthy devices, each `memory_mib` large (0: unknown) and `gpu_part` of the GPU, with `free_mib`
+    free, of `model`; `mig_placements` where a MIG instance may lie, as a number of NumberedPlacements; `sick`
+    free units on unhealthy devices; `first` where the device is known that gives the next one. `[state]`:
+    `unknown` units held on unknown devices, `limit` the node's allocatable less requests; whether DRA hands
+    it out (`by_claim`), whether its number cannot be known there (`open`), and whether a GPU could be handed
+    out twice by it (`twice`)."""
 
     offered: Bools
     free: Ints
@@ -127,7 +127,7 @@ class UnitColumns(_Empty):
     free_mib: Ints
     model: Ints
     gpu_part: Floats
-    mig_room: Ints
+    mig_placements: Ints
     sick: Ints
     first: Bools
     unknown: Ints
@@ -137,12 +137,12 @@ class UnitColumns(_Empty):
     twice: Bools
 
     def write(
-        self, column: int, slot_row: int, unit: Unit, model: int, mig_room: int, *, healthy: bool
+        self, column: int, slot_row: int, unit: Unit, model: int, mig_placements: int, *, healthy: bool
     ) -> None:
         at = slot_row, column
         self.offered[at] = True
         self.model[at] = model
-        self.mig_room[at] = mig_room
+        self.mig_placements[at] = mig_placements
         (self.free if healthy else self.sick)[at] = unit.free
         self.memory_mib[at] = unit.memory_mib
         self.free_mib[at] = unit.free_mib

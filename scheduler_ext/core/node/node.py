@@ -94,7 +94,7 @@ class BoundPod:
         return any(holder is not None and self.is_holder(holder) for holder in holders)
 
 
-class PlannedPlace(NamedTuple):
+class PlannedNode(NamedTuple):
     """The node that a planner has nominated a pod to, and the time until which it keeps its place there."""
 
     node: str
@@ -119,7 +119,7 @@ class PendingPod:
     manifest: bytes = field(default=b"", compare=False, repr=False)
     gated: bool = False
     workload: tuple[str, str] | None = None
-    planned: PlannedPlace | None = None
+    planned: PlannedNode | None = None
 
     @property
     def is_planned(self) -> bool:
@@ -237,7 +237,7 @@ class NodeInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class MigRoom:
+class InstancePlacements:
     """Where the next instance of a profile may come to lie on one GPU: at any of `starts`, as the device
     plugin picks; `held` is the occupancy mask of what pods have of it, in so many `instances`."""
 
@@ -256,8 +256,8 @@ class MigRoom:
 class Unit:
     """The units of one device under one resource name: how many are free, and the size of each (0: unknown),
     of which `free_mib` is free (UNKNOWN_FREE: the driver does not say). `gpu_part`
-    is one unit's part of the GPU, 0 to 1. `mig_room` has the known places of a free MIG instance. `first`:
-    a claim for a part of a GPU gets this one of the node's."""
+    is one unit's part of the GPU, 0 to 1. `mig_placements` are those of a free MIG instance, where known.
+    `first`: a claim for a part of a GPU gets this one of the node's."""
 
     resource: str
     free: int
@@ -265,7 +265,7 @@ class Unit:
     free_mib: int
     model: GpuModel
     gpu_part: float = 1.0
-    mig_room: MigRoom | None = None
+    mig_placements: InstancePlacements | None = None
     first: bool = False
 
 

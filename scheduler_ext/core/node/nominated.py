@@ -9,12 +9,14 @@ from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
 
 
-def seen_differently(infos: Iterable[NodeInfo], uid: str, priority: int) -> dict[str, NodeInfo]:
+def nodes_with_nominated_pods(infos: Iterable[NodeInfo], uid: str, priority: int) -> dict[str, NodeInfo]:
     """The unsettled nodes that a pod of that uid and priority sees differently, each as that pod sees it."""
-    return {info.name: seen for info in infos if (seen := seen_by(info, uid, priority)) is not info}
+    return {
+        info.name: seen for info in infos if (seen := with_nominated_pods(info, uid, priority)) is not info
+    }
 
 
-def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
+def with_nominated_pods(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
     """The node as a pod of that uid and priority may use it; the same object if that is the node as it is.
     Nominated and planned pods of equal or higher priority keep their place, as in kube-scheduler. Pods of
     lower priority and the pod's own holdings do not count. If two nominated pods of one priority do not both
@@ -50,7 +52,7 @@ def without_kept(info: NodeInfo) -> NodeInfo:
     return info if len(planned) == len(info.planned) else replace(info, planned=planned)
 
 
-def with_place(info: NodeInfo, pod: BoundPod, victims: Collection[str]) -> NodeInfo:
+def with_nomination(info: NodeInfo, pod: BoundPod, victims: Collection[str]) -> NodeInfo:
     """The node as it is once the pod is nominated to it and its victims (uids) are terminating."""
     nominated = info.nominated
     if all(other.uid != pod.uid for other in nominated):
@@ -59,7 +61,7 @@ def with_place(info: NodeInfo, pod: BoundPod, victims: Collection[str]) -> NodeI
     return replace(info, pods=pods, nominated=nominated)
 
 
-def room_for_both(
+def both_fit(
     info: NodeInfo, one: BoundPod, other: BoundPod, gone: Collection[str], resources: ResourceNames
 ) -> bool:
     """Whether the node's amounts suffice for both pods, as kube-scheduler counts them for `other`, when the

@@ -18,7 +18,7 @@ from scheduler_ext.core.node.node import (
     UNKNOWN_FREE,
     UNLIMITED,
     BoundPod,
-    MigRoom,
+    InstancePlacements,
     Node,
     NodeInfo,
     NodeState,
@@ -154,7 +154,7 @@ def coarse_free_milli(cpu_milli: int, asked_milli: int) -> int:
 
 def _slot_key(slot: Slot) -> tuple[object, ...]:
     units = tuple(
-        (unit.resource, unit.free, unit.free_mib, unit.mig_room.order if unit.mig_room else ())
+        (unit.resource, unit.free, unit.free_mib, unit.mig_placements.order if unit.mig_placements else ())
         for unit in slot.units
     )
     return (slot.model.name, not slot.healthy, slot.total_mib, slot.share_free_mib, slot.idle, units)
@@ -316,11 +316,13 @@ class _WholeUnits:
             free_mib=memory_mib,
             model=model,
             gpu_part=same[0].size / sum(instance.size for instance in device.mig.instances) / replicas,
-            mig_room=_mig_room(device, held, free),
+            mig_placements=_mig_placements(device, held, free),
         )
 
 
-def _mig_room(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> MigRoom | None:
+def _mig_placements(
+    device: Device, held: DeviceHoldings, free: list[MigInstance]
+) -> InstancePlacements | None:
     """The possible places of the next of the `free` instances, all of one profile; None if unknown."""
     geometry = device.mig.geometry
     profile = geometry.profile(free[0].offered_as) if geometry is not None and free else None
@@ -330,7 +332,7 @@ def _mig_room(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> 
     mask = reduce(or_, masks, 0)
     starts = (each.start for each in free if each.start is not None and each.start in profile.starts)
     places = tuple(sorted(start for start in starts if not mask & window(profile, start)))
-    return MigRoom(geometry, mask, len(masks), profile.name, places) if places else None
+    return InstancePlacements(geometry, mask, len(masks), profile.name, places) if places else None
 
 
 def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_percent: int) -> Slot:

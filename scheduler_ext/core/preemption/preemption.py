@@ -10,7 +10,7 @@ from fractions import Fraction
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.framework.allocate import MAX_SEARCH_STEPS
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.node.nominated import with_nominated_pods
 from scheduler_ext.core.node.placed import with_planned
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_important_first
 from scheduler_ext.core.preemption.dry_run import DryRun, without
@@ -123,7 +123,7 @@ class Preemption:
         )
 
     def _seen(self, info: NodeInfo) -> NodeInfo:
-        seen = seen_by(info, self.uid, self.request.priority)
+        seen = with_nominated_pods(info, self.uid, self.request.priority)
         return with_planned(seen, self.sizing.resources)
 
     def _fits(self, seen: NodeInfo) -> bool:

@@ -278,7 +278,8 @@ def _slots(dry_run: DryRun, gone: Gone, uuids: Collection[str]) -> dict[str | No
         if uuid not in uuids:
             continue
         units = tuple(
-            replace(unit, mig_room=None, free_mib=unit.free_mib if measured else 0) for unit in slot.units
+            replace(unit, mig_placements=None, free_mib=unit.free_mib if measured else 0)
+            for unit in slot.units
         )
         slots[uuid] = replace(slot, share_free_mib=-1, idle=0.0, units=units)
     return slots

@@ -110,7 +110,7 @@ class Workload:
 UNKNOWN = Workload(unknown=1.0)
 
 
-class SeenPods:
+class RecentWorkload:
     """The workload of the pods seen so far, where older pods count less: events in, a Workload out."""
 
     def __init__(self, half_life: float, unknown: float = 0.0, max_classes: int | None = None) -> None:
@@ -124,7 +124,7 @@ class SeenPods:
         self._next = 1.0
         self.seen = 0
 
-    def saw(self, task: TaskClass) -> None:
+    def add(self, task: TaskClass) -> None:
         self.seen += 1
         self._next *= self._growth
         self._counts[task] = self._counts.get(task, 0.0) + self._next

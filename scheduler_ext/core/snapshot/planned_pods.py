@@ -25,7 +25,7 @@ class PlannedPods:
         """The node that keeps a place for a pod."""
         return self._node_of.get(uid)
 
-    def seen_differently(self, uid: str, priority: int) -> list[str]:
+    def nodes_with_planned_pods(self, uid: str, priority: int) -> list[str]:
         """The nodes that a pod of that uid and priority sees differently."""
         lower = self._nodes[: bisect_left(self._lowest, priority)]
         own = self._node_of.get(uid)

@@ -11,7 +11,7 @@ import numpy as np
 
 from scheduler_ext.core.forecast.demand import Demand, demand
 from scheduler_ext.core.forecast.forecast import NO_FORECAST, WHOLE, DeviceKind, EmptyNode, Forecast
-from scheduler_ext.core.forecast.mig_value import MigRooms
+from scheduler_ext.core.forecast.mig_value import NumberedPlacements
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeColumns, UnitColumns
@@ -49,7 +49,7 @@ class Snapshot:
     devices: DeviceColumns
     units: Mapping[str, UnitColumns]
     node: NodeColumns
-    mig_rooms: MigRooms
+    numbered_placements: NumberedPlacements
     expected: Forecast = NO_FORECAST
     unsettled: frozenset[str] = frozenset()
     planned: PlannedPods = NO_PLANNED
@@ -152,11 +152,11 @@ class Snapshot:
         loss = self._mig_loss.get(resource)
         if loss is None:
             columns = self.units.get(resource)
-            if columns is None or not columns.mig_room.any():
+            if columns is None or not columns.mig_placements.any():
                 loss = np.zeros(len(self.states))
             else:
-                losses = self.mig_rooms.losses(self.forecast.workload)
-                loss = columns.mean_over_next(losses.take(columns.mig_room))
+                losses = self.numbered_placements.losses(self.forecast.workload)
+                loss = columns.mean_over_next(losses.take(columns.mig_placements))
             self._mig_loss[resource] = loss
         return loss
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from scheduler_ext.core.forecast.forecast import NO_FORECAST, DeviceKind, EmptyNode, Forecast
-from scheduler_ext.core.forecast.mig_value import MigRooms
+from scheduler_ext.core.forecast.mig_value import NumberedPlacements
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 from scheduler_ext.core.node.columns import (
     NO_SHAPE,
@@ -51,7 +51,7 @@ class StateColumns:
     _models: dict[GpuModel, int]
     _kinds: dict[DeviceKind, int]
     _shapes: dict[EmptyNode, int]
-    _mig_rooms: MigRooms
+    _numbered_placements: NumberedPlacements
 
     def _write_columns(self, column: int, state: NodeState) -> None:
         for model in state_models(state):
@@ -68,7 +68,7 @@ class StateColumns:
         for row, slot in enumerate(state.slots):
             for unit in slot.units:
                 columns = self._columns_of(unit.resource)
-                room = self._mig_rooms.number(unit.mig_room)
+                room = self._numbered_placements.number(unit.mig_placements)
                 columns.write(column, row, unit, self._models[unit.model], room, healthy=slot.healthy)
         for resource, unknown, limit in state.limits:
             if resource in self._units:
@@ -132,7 +132,7 @@ class Table(StateColumns):
             devices=copied(self._devices, used),
             units={resource: copied(self._units[resource], used) for resource in sorted(self._units)},
             node=copied(self._node, used),
-            mig_rooms=self._mig_rooms,
+            numbered_placements=self._numbered_placements,
             expected=self.forecast,
             unsettled=frozenset(self._unsettled),
             planned=self._indexed(),
@@ -225,7 +225,7 @@ class Table(StateColumns):
         self._models: dict[GpuModel, int] = {}
         self._kinds: dict[DeviceKind, int] = {}
         self._shapes: dict[EmptyNode, int] = {}
-        self._mig_rooms = MigRooms()
+        self._numbered_placements = NumberedPlacements()
         self._model_users: Counter[GpuModel] = Counter()
         for state, column in numbers.items():
             self._write(column, state)
@@ -235,7 +235,7 @@ class Table(StateColumns):
 
     def _numbered(self) -> tuple[int, int, int]:
         """How many MIG rooms, kinds and shapes have a number, until all is built again."""
-        return len(self._mig_rooms), len(self._kinds), len(self._shapes)
+        return len(self._numbered_placements), len(self._kinds), len(self._shapes)
 
     def _move(self, row: int, state: NodeState) -> bool:
         """Assign a state to the node of a row; False if a column is missing."""

@@ -31,7 +31,7 @@ class LiveRooms:
         """Remove the rooms that earlier runs left: for these names, for pods that are not among those that
         wait, and those whose time is over. Return what other runs hold now, in words. Raises ClusterError."""
         others = []
-        now = self._transport.get("/version").clock.said
+        now = self._transport.get("/version").clock.server_time
         for metadata in self._transport.metadata(GPU_NODES):
             node = metadata["name"]
             rooms = _rooms(metadata)
@@ -78,7 +78,7 @@ class LiveRooms:
         for _ in range(_TRIES):
             try:
                 reply = self._transport.get(path)
-                now, metadata = reply.clock.said, json.loads(reply.body)["metadata"]
+                now, metadata = reply.clock.server_time, json.loads(reply.body)["metadata"]
                 before = _rooms(metadata)
                 kept = [room for room in before if room.name not in names and room.until > now]
                 mine = [room.lasting_until(now + self._lasts_s) for room in rooms]

@@ -11,7 +11,7 @@ from scheduler_ext.core.cycle.placement import place, place_nominated
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.intree import NodeFacts, intree_rejection, needs_key
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.node.nominated import with_nominated_pods
 from scheduler_ext.core.preemption.dry_run import DryRun, Reliefs
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.sources.clusterstate import ClusterState
@@ -143,7 +143,7 @@ class MovingCluster(WhatIf):
         waiting = replace(info, nominated=held)
         if any(pod.request.shares is not None for pod in held):
             waiting = place_nominated(waiting, self.sizing)
-        return seen_by(waiting, "", _LOWEST)
+        return with_nominated_pods(waiting, "", _LOWEST)
 
     def admits(self, asker: Asker, name: str) -> bool:
         """Whether a node takes a pod for which its room may be held."""

@@ -19,7 +19,7 @@ from scheduler_ext.core.cache.observed_demand import HALF_LIFE_PODS, UNKNOWN_POD
 from scheduler_ext.core.forecast.mig_value import expected_mix, mix_of
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.mig_profile import media_conflict, window
-from scheduler_ext.core.request.pod_kinds import SeenPods, TaskClass
+from scheduler_ext.core.request.pod_kinds import RecentWorkload, TaskClass
 from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES, MigPolicy, PerGpu
 from scheduler_ext.sim.sampling import Sampling
 from scheduler_ext.sim.simulation_report import Run
@@ -216,12 +216,12 @@ class OnlineTarget:
         self._retarget = retarget
         self._geometry = geometry
         self._tasks = [TaskClass(mig=((profile.name, 1),)) for profile in geometry.profiles]
-        self._seen = SeenPods(HALF_LIFE_PODS, UNKNOWN_PODS)
+        self._seen = RecentWorkload(HALF_LIFE_PODS, UNKNOWN_PODS)
         self._next = _FIRST_UPDATE_PODS
 
     def arrived(self, profile: int) -> None:
         """Count a pod that requests the geometry's `profile`, by index."""
-        self._seen.saw(self._tasks[profile])
+        self._seen.add(self._tasks[profile])
         if self._seen.seen >= self._next:
             self._retarget(expected_mix(self._geometry, self._seen.workload()))
             self._next += min(max(int(self._next * (_UPDATE_GROWTH - 1)), 1), _LONGEST_WAIT_PODS)

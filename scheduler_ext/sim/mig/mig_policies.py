@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.forecast.mig_value import DECIMALS, Masks, mig_worth, room_worth, shapes
+from scheduler_ext.core.forecast.mig_value import DECIMALS, Masks, mig_worth, shapes, usable_units
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.mig_profile import Profile, window
 from scheduler_ext.core.node.columns import Floats
@@ -152,7 +152,7 @@ def fgd(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
 def fragmentation(geometry: Geometry, mix: Mapping[str, float]) -> Floats:
     """The free units that pods of `mix` cannot use, averaged over its profiles, `[mask]`."""
     masks = np.arange(1 << geometry.grid, dtype=np.int64)
-    usable = geometry.grid * room_worth(geometry, mix, exponent=1.0)
+    usable = geometry.grid * usable_units(geometry, mix, exponent=1.0)
     unusable: Floats = geometry.grid - np.bitwise_count(masks) - usable
     return unusable
 

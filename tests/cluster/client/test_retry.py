@@ -63,7 +63,7 @@ class Asking:
     def __init__(self, count: int = 1) -> None:
         self.clock = Clock()
         self.server = Availability(self.clock, lambda: 1.0)
-        self.server.heard()
+        self.server.responded()
         self.retries = [self.another() for _ in range(count)]
 
     def another(self, *, probes: bool = True) -> Retry:
@@ -74,7 +74,7 @@ class Asking:
         if isinstance(error, UnreachableError):
             self.server.unanswered()
         else:
-            self.server.heard()
+            self.server.responded()
         retry.failed(error)
         return retry.left_s()
 
@@ -90,7 +90,7 @@ def test_one_lost_request_beside_others_that_are_answered_is_no_outage() -> None
     waits = []
     for _ in range(8):
         waits.append(asking.fail(asking.retries[0]))
-        asking.server.heard()
+        asking.server.responded()
     assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30]
     assert asking.server.returns == 0
 
@@ -126,7 +126,7 @@ def test_the_first_answer_ends_the_wait_of_all(error: Exception) -> None:
     for retry in asking.retries:
         assert asking.fail(retry, error) > 0
     assert writer.left_s() == 30
-    asking.server.heard()
+    asking.server.responded()
     assert [retry.left_s() for retry in (*asking.retries, writer)] == [0] * 6
     assert (asking.server.away, asking.server.returns) == (False, 1)
 
@@ -154,7 +154,7 @@ def test_the_return_of_one_watch_ends_waits_after_errors_but_not_again_and_again
     (retry,) = asking.retries
     for _ in range(8):
         asking.fail(retry, SICK)
-    asking.server.heard()
+    asking.server.responded()
     assert retry.left_s() == 30
     asking.clock.now += 1
     asking.server.watch_is_back()
@@ -178,7 +178,7 @@ def test_nothing_shortens_what_the_server_asked_for() -> None:
     asking.clock.now += 1
     asking.server.watch_is_back()
     asking.outage()
-    asking.server.heard()
+    asking.server.responded()
     assert retry.left_s() == pytest.approx(25 - 1 - QUIET_S)
 
 
@@ -191,7 +191,7 @@ def test_a_wait_ends_with_its_condition() -> None:
     ended: list[bool] = []
     waiting = threading.Thread(target=lambda: ended.append(retry.wait(stopped)))
     waiting.start()
-    server.heard()
+    server.responded()
     waiting.join(60)
     assert ended == [True]
     stopped.set()

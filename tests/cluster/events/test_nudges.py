@@ -41,9 +41,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def looked(living: Living) -> None:
     """Wait until the changes so far were examined twice."""
     for _ in range(2):
-        before = living.live.writers.cures._cured_at
+        before = living.live.writers.queueing_hints._checked_at
         living.live.locked.cache._changed.setdefault("nobody", Cause.NODE)
-        eventually(lambda before=before: living.live.writers.cures._cured_at > before)  # type: ignore[misc]
+        eventually(lambda before=before: living.live.writers.queueing_hints._checked_at > before)  # type: ignore[misc]
 
 
 def test_the_cure_of_a_refusal_is_nudged(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,14 +177,18 @@ def test_a_release_is_as_late_as_it_arrived(unfollowed: Living, arrived_s: float
     assert unfollowed.fitting() == ""
     refused_at = time.monotonic()
     healed(unfollowed)
-    unfollowed.live.writers.cures.follow({"b": Cause.POD}, refused_at + arrived_s, unfollowed.live.snapshot)
+    unfollowed.live.writers.queueing_hints.follow(
+        {"b": Cause.POD}, refused_at + arrived_s, unfollowed.live.snapshot
+    )
     assert list(unfollowed.live.recorder._nudges) == nudged
 
 
 def test_a_change_arrives_when_it_is_heard_of(unfollowed: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at publication, which may be later by the publisher's rest."""
     arrived: list[float] = []
-    monkeypatch.setattr(unfollowed.live.writers.cures, "follow", lambda changes, at, now: arrived.append(at))
+    monkeypatch.setattr(
+        unfollowed.live.writers.queueing_hints, "follow", lambda changes, at, now: arrived.append(at)
+    )
     before = time.monotonic()
     unfollowed.live._wake()
     heard = time.monotonic()
@@ -199,15 +203,17 @@ def test_a_change_arrives_when_it_is_heard_of(unfollowed: Living, monkeypatch: p
 def test_a_refusal_on_the_snapshot_before_a_change_is_cured_by_it(unfollowed: Living) -> None:
     """A request that began before the change and ended after its examination."""
     before = healed(unfollowed)
-    unfollowed.live.writers.cures.follow({"b": Cause.REPORT}, time.monotonic(), unfollowed.live.snapshot)
+    unfollowed.live.writers.queueing_hints.follow(
+        {"b": Cause.REPORT}, time.monotonic(), unfollowed.live.snapshot
+    )
     request = pod_request(read_pods(json.dumps(ONE).encode())[0], Configuration().resource_names())
     assert isinstance(request, GpuRequest)
     rows = before.rows(["a", "b"])
     unfollowed.extender.refusals.remember(request, rows, before, time.monotonic())
-    unfollowed.live.writers.cures.follow({}, time.monotonic(), unfollowed.live.snapshot)
+    unfollowed.live.writers.queueing_hints.follow({}, time.monotonic(), unfollowed.live.snapshot)
     assert list(unfollowed.live.recorder._nudges) == ["b"]
     # Not forever: a change is examined twice.
     unfollowed.live.recorder._nudges.clear()
     unfollowed.extender.refusals.remember(request, rows, before, time.monotonic())
-    unfollowed.live.writers.cures.follow({}, time.monotonic(), unfollowed.live.snapshot)
+    unfollowed.live.writers.queueing_hints.follow({}, time.monotonic(), unfollowed.live.snapshot)
     assert not unfollowed.live.recorder._nudges

@@ -10,7 +10,7 @@ from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.held_rooms import HeldRoom
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.node.node import BoundPod, PendingPod
-from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.node.nominated import with_nominated_pods
 from tests.core.cache.seen import cache_with, info_of
 from tests.core.reported import WHOLE, ask, bound, device, wants
 
@@ -32,7 +32,9 @@ def cache_holding(*rooms: HeldRoom) -> Cache:
 def held_against(cache: Cache, uid: str, priority: int) -> int:
     """The GPUs of node a that a pod of that uid and priority finds taken."""
     info = info_of(cache)
-    return sum(ask.count for pod in seen_by(info, uid, priority).pods for ask in pod.request.units)
+    return sum(
+        ask.count for pod in with_nominated_pods(info, uid, priority).pods for ask in pod.request.units
+    )
 
 
 FOR_W = HeldRoom("ns/w", UNTIL, priority=10)

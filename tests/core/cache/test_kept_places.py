@@ -15,13 +15,13 @@ from scheduler_ext.core.cache.kept_places import KeptPlace, KeptPlaces
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
-from scheduler_ext.core.node.node import BoundPod, PendingPod, PlannedPlace
+from scheduler_ext.core.node.node import BoundPod, PendingPod, PlannedNode
 from tests.core.cache.seen import cache_with, info_of
 from tests.core.reported import WHOLE, bound, device, wants
 
 POD = bound("p", wants(1, WHOLE))
 WAITING = PendingPod(POD, "1", "ours")
-OURS = replace(WAITING, nominated_node="a", planned=PlannedPlace("a", 0.0))
+OURS = replace(WAITING, nominated_node="a", planned=PlannedNode("a", 0.0))
 THEIRS = replace(OURS, nominated_node="b")
 
 
@@ -137,8 +137,8 @@ def test_each_pod_has_one_place_at_most(moves: list[tuple[str, str, int]], now: 
         assert [pod.uid for pod in here] == sorted(uid for uid, (node, _) in expected.items() if node == name)
 
 
-AGAIN = replace(OURS, planned=PlannedPlace("a", 5.0))
-ELSEWHERE = replace(OURS, nominated_node="b", planned=PlannedPlace("b", 5.0))
+AGAIN = replace(OURS, planned=PlannedNode("a", 5.0))
+ELSEWHERE = replace(OURS, nominated_node="b", planned=PlannedNode("b", 5.0))
 
 
 @pytest.mark.parametrize(

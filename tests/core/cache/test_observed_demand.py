@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cache.observed_demand import HALF_LIFE_PODS, MAX_CLASSES, UNKNOWN_PODS, ObservedDemand
-from scheduler_ext.core.request.pod_kinds import UNKNOWN, SeenPods, TaskClass, Workload
+from scheduler_ext.core.request.pod_kinds import UNKNOWN, RecentWorkload, TaskClass, Workload
 
 ONE, TWO = TaskClass(gpus=1), TaskClass(gpus=2)
 
@@ -66,18 +66,18 @@ class TestTooManyKinds:
         assert workload.parts[ONE] == pytest.approx(1 / 11, rel=0.05)
 
     def test_a_forgotten_pod_may_have_had_any_request(self) -> None:
-        seen = SeenPods(float("inf"), 0.0, 4)
+        seen = RecentWorkload(float("inf"), 0.0, 4)
         for number in reversed(range(6)):
             for _ in range(number + 1):
-                seen.saw(TaskClass(gpus=number + 1))
+                seen.add(TaskClass(gpus=number + 1))
         workload = seen.workload()
         assert set(workload.parts) == {TaskClass(gpus=gpus) for gpus in (3, 4, 5, 6)}
         assert workload.unknown == pytest.approx(3 / 21)
 
     def test_without_a_bound_none_is_forgotten(self) -> None:
-        seen = SeenPods(float("inf"))
+        seen = RecentWorkload(float("inf"))
         for number in range(2000):
-            seen.saw(TaskClass(gpus=number))
+            seen.add(TaskClass(gpus=number))
         assert len(seen.workload().parts) == 2000
 
 

@@ -17,7 +17,7 @@ from scheduler_ext.core.cycle.placement import Sizing, place_nominated, share_de
 from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.gpu.gpu import Holder, Memory
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.node.nominated import seen_differently
+from scheduler_ext.core.node.nominated import nodes_with_nominated_pods
 from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
@@ -138,7 +138,7 @@ def test_an_overlay_equals_a_table_of_the_same_nodes(
     data: DataObject,
 ) -> None:
     base = snapshot_of(infos, workload=workload)
-    otherwise = seen_differently((base.nodes[name].info for name in base.unsettled), uid, priority)
+    otherwise = nodes_with_nominated_pods((base.nodes[name].info for name in base.unsettled), uid, priority)
     # As in the explanation of a pod that has its node.
     left = base.nodes[data.draw(st.sampled_from(sorted(base.nodes)))].info
     gone = data.draw(st.sampled_from((None, *left.pods)))

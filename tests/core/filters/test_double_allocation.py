@@ -30,7 +30,7 @@ from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree.affinity import Taint, Toleration
 from scheduler_ext.core.node.node import BoundPod, Node
-from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.node.nominated import with_nominated_pods
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -262,9 +262,9 @@ def test_a_node_hands_out_its_gpus_in_one_way(on: Node, open_to: str) -> None:
 def test_a_claim_pod_that_was_promised_a_place_holds_its_node() -> None:
     nominated = replace(pod("a"), request=GpuRequest(units=(UnitAsk(IMPLICIT, 1),)))
     both = dra(**BOTH)
-    seen = seen_by(replace(both.info, nominated=(nominated,)), "other", 0)
+    seen = with_nominated_pods(replace(both.info, nominated=(nominated,)), "other", 0)
     assert verdict(resolve(seen, ResourceNames(), 0), WHOLE) == TWICE
-    alone = seen_by(replace(dra().info, nominated=(nominated,)), "other", 0)
+    alone = with_nominated_pods(replace(dra().info, nominated=(nominated,)), "other", 0)
     assert verdict(resolve(alone, ResourceNames(), 0), WHOLE, 2) == SHORT
 
 

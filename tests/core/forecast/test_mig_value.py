@@ -14,8 +14,8 @@ from scheduler_ext.core.forecast.mig_value import (
     mig_mix,
     mig_worth,
     mix_of,
-    room_worth,
     shapes,
+    usable_units,
 )
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_from_report
 from scheduler_ext.core.gpu.mig_profile import Profile, window
@@ -84,7 +84,7 @@ def test_where_an_instance_goes(
     ],
 )
 def test_the_value_of_room(mix: dict[str, float], mask: int, exponent: float, worth: float) -> None:
-    assert room_worth(A30, mix, exponent)[mask] == pytest.approx(worth)
+    assert usable_units(A30, mix, exponent)[mask] == pytest.approx(worth)
 
 
 def test_an_unknown_mix_asks_for_every_shape_alike_whatever_forms_it_has() -> None:
@@ -129,7 +129,7 @@ def test_the_cost_agrees_with_plain_python(
 @given(cases())
 def test_more_occupied_is_never_worth_more(case: tuple[Geometry, dict[str, float], MigWeights]) -> None:
     geometry, mix, weights = case
-    worth = room_worth(geometry, mix, weights.exponent)
+    worth = usable_units(geometry, mix, weights.exponent)
     assert worth.min() >= 0
     assert worth.max() <= 1 + 1e-9
     masks = np.arange(1 << geometry.grid)

@@ -9,7 +9,7 @@ import pytest
 from scheduler_ext.core.cycle.placement import Sizing, place_nominated
 from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.node.nominated import with_nominated_pods
 from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, wants
 
 
@@ -40,14 +40,14 @@ def test_the_pods_that_count_against_a_pod(
     nominated: tuple[BoundPod, ...], uid: str, priority: int, seen: list[str]
 ) -> None:
     info = node(device(0), pods=(HELD, OWN), nominated=nominated)
-    found = seen_by(info, uid, priority)
+    found = with_nominated_pods(info, uid, priority)
     assert names(found) == seen
-    assert seen_by(found, uid, priority) == found
+    assert with_nominated_pods(found, uid, priority) == found
 
 
 def test_where_nothing_applies_the_node_is_the_same_object() -> None:
     info = node(device(0), nominated=(waiting(priority=1),))
-    assert seen_by(info, "uid-me", 50) is info
+    assert with_nominated_pods(info, "uid-me", 50) is info
 
 
 @pytest.mark.parametrize(

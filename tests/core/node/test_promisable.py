@@ -17,7 +17,7 @@ from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.node.nominated import with_nominated_pods
 from scheduler_ext.core.request.request import GpuRequest
 from tests.core.asked import share, whole
 from tests.core.cache.seen import cache_with, info_of
@@ -141,7 +141,9 @@ def test_filters_never_accept_too_much(
             built.nominate(pod, "a")
             continue
         known = info_of(built)
-        seen = seen_by(place_nominated(known, sizing) if known.nominated else known, pod.uid, priority)
+        seen = with_nominated_pods(
+            place_nominated(known, sizing) if known.nominated else known, pod.uid, priority
+        )
         found = place(seen, request, sizing)
         if isinstance(found, SharePlacement):
             built.assume(Intent(replace(pod, devices=found.devices), "1", "me"), "a")

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.gpu.models import canonical_model
-from scheduler_ext.core.node.node import MigRoom, NodeInfo
+from scheduler_ext.core.node.node import InstancePlacements, NodeInfo
 from scheduler_ext.core.node.state import resolve
 from tests.core.reported import (
     NAMES,
@@ -89,7 +89,7 @@ def test_an_instance_has_the_memory_the_table_says() -> None:
     assert (unit.memory_mib, unit.free_mib, unit.model.name) == (9728, 9728, "A100-80GB")
     unknown = replace(SEVEN, geometry=None)
     (unit,) = slots(node(device(0, mig=unknown), report=MIXED))["GPU-0"].units
-    assert (unit.free, unit.memory_mib, unit.mig_room) == (7, 8960, None), "at least, by the name"
+    assert (unit.free, unit.memory_mib, unit.mig_placements) == (7, 8960, None), "at least, by the name"
 
 
 def test_single_hands_out_instances_as_gpus_under_the_name_of_the_slice() -> None:
@@ -103,9 +103,9 @@ def test_the_next_instance_may_lie_at_any_free_one_of_its_profile() -> None:
     mig = sliced(("1g.10gb", 6), ("1g.10gb", 0), ("3g.40gb", 4), ("1g.10gb", 1), holders={1: BY_UID})
     assert mig.geometry is not None
     slot = slots(node(device(0, mig=mig), report=MIXED))["GPU-0"]
-    assert [unit.mig_room for unit in slot.units] == [
-        MigRoom(mig.geometry, 0b0000_0010, 1, "1g.10gb", (0, 6)),
-        MigRoom(mig.geometry, 0b0000_0010, 1, "3g.40gb", (4,)),
+    assert [unit.mig_placements for unit in slot.units] == [
+        InstancePlacements(mig.geometry, 0b0000_0010, 1, "1g.10gb", (0, 6)),
+        InstancePlacements(mig.geometry, 0b0000_0010, 1, "3g.40gb", (4,)),
     ]
 
 

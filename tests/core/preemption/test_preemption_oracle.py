@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.node.nominated import with_nominated_pods
 from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Victims
 from tests.core.preemption.preempt_oracle import (
@@ -104,7 +104,7 @@ def test_the_victims_cost_the_least(kind: str, data: st.DataObject) -> None:
 
 def filter_accepts(question: Question, gone: Iterable[str]) -> bool:
     """Filter's verdict on the node, as the preemptor may count on it, after these have left."""
-    seen = seen_by(question.info, question.uid, question.request.priority)
+    seen = with_nominated_pods(question.info, question.uid, question.request.priority)
     left = set(gone) | {pod.uid for pod in question.leaving}
     pods = tuple(replace(pod, departed=True) if pod.uid in left else pod for pod in seen.pods)
     return replace(question, info=replace(seen, pods=pods), uid="").fits(())

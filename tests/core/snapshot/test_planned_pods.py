@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.node.nominated import seen_differently
+from scheduler_ext.core.node.nominated import nodes_with_nominated_pods
 from scheduler_ext.core.snapshot.planned_pods import PlannedPods
 from scheduler_ext.core.snapshot.table import Table
 from tests.features.gangs.planning.planning_lab import SIZING, gpus_node, waiting
@@ -30,8 +30,8 @@ def test_the_index_finds_what_a_look_at_all_nodes_finds(
 ) -> None:
     infos = nodes(planned)
     index = PlannedPods({info.name: info.planned for info in infos if info.planned})
-    found = index.seen_differently(uid, priority)
-    assert set(found) == seen_differently(infos, uid, priority).keys()
+    found = index.nodes_with_planned_pods(uid, priority)
+    assert set(found) == nodes_with_nominated_pods(infos, uid, priority).keys()
     assert len(found) == len(set(found))
     assert len(index) == len(planned)
     assert index.node_of(uid) == (f"n{planned[uid][0]}" if uid in planned else None)

@@ -40,7 +40,7 @@ def explainer(there: Running, *others: str) -> Explainer:
     """`others` are further members of the gang."""
     gangs = dict.fromkeys(("uid-m", *others), GangKey("ml", "gang", "train"))
     extender = there.extender
-    return Explainer(there, extender.record, there.config, extender.places, group_of=gangs.get)
+    return Explainer(there, extender.record, there.config, extender.preemption_answers, group_of=gangs.get)
 
 
 def told(there: Running, *others: str) -> Json:

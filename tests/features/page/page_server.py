@@ -58,7 +58,7 @@ class PageServer(Followed):
             config.idle_after_s(),
             features,
         )
-        explaining = Explaining(Explainer(self, extender.record, config, extender.places))
+        explaining = Explaining(Explainer(self, extender.record, config, extender.preemption_answers))
         waiting = cast(WaitingPods, self)
         served = Served(config, self, extender, explaining, waiting, gpu_text(self, config), features)
         others = [each.join(served) for each in features.features if not isinstance(each, PageServing)]

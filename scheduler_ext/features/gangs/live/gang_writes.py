@@ -12,7 +12,7 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.core.node.node import PlannedNode
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -230,7 +230,7 @@ class GangWrites:
             gang = step.gangs[each.uid]
             pod, notes = step.found.pods[each.uid], _notes(each.node, gang)
             remembered = step.decisions.remembered(gang.key) if each.uid == _carrier(gang) else None
-            writes.append(Write(pod, PlannedPlace(each.node, end), notes, each.deadline, remembered))
+            writes.append(Write(pod, PlannedNode(each.node, end), notes, each.deadline, remembered))
             self._asked[each.uid] = _HandedNomination(each.node, step.now)
         return writes
 

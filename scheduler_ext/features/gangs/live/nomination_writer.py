@@ -13,7 +13,7 @@ from scheduler_ext.background import OnDemand
 from scheduler_ext.cluster.api_paths import pod_path
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport, is_transient
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.core.node.node import PlannedNode
 from scheduler_ext.features.gangs.live.named_pod import NamedPod
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.features.gangs.planning.outcomes import Outcome
@@ -35,7 +35,7 @@ class Write:
     gang."""
 
     pod: NamedPod
-    place: PlannedPlace | None
+    place: PlannedNode | None
     notes: Mapping[str, str] = field(default_factory=dict)
     deadline: float | None = None
     remembered: Remembered | None = None
@@ -47,7 +47,7 @@ class Failed:
     too. The pod of one that `may_be_bound` needs no nomination then, as the watch will show."""
 
     uid: str
-    place: PlannedPlace | None
+    place: PlannedNode | None
     outcome: Outcome
     why: str
     lasting: bool

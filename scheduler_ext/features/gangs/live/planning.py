@@ -18,8 +18,8 @@ from scheduler_ext.cluster.client.transport import ServerClock, Transport
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
-from scheduler_ext.core.node.node import PlannedPlace
-from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.node.node import PlannedNode
+from scheduler_ext.core.node.nominated import with_nominated_pods
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.features.gangs.counters import NOMINATIONS
@@ -343,9 +343,11 @@ class Planning(Background):
         with self._source.locked:
             rooms = self._followed.rooms.copy(self._followed.resources())
         view = self._in_tree.at(rooms, snapshot)
-        unsettled = self._extender.places.unsettled(snapshot).items()
+        unsettled = self._extender.preemption_answers.unsettled(snapshot).items()
         others = {
-            name: other for name, info in unsettled if (other := seen_by(info, "", _LOWEST)) is not info
+            name: other
+            for name, info in unsettled
+            if (other := with_nominated_pods(info, "", _LOWEST)) is not info
         }
         resolved = self._resolved.resolved
         cluster = PlannedCluster(snapshot, self._extender.sizing, view, others, self._emptied, resolved)
@@ -379,7 +381,7 @@ class Planning(Background):
         if server_now is not None:
             end = server_now + self._ttl_s
             writes += [
-                Write(given.pod, PlannedPlace(given.node, end)) for step in steps for given in step.nominate
+                Write(given.pod, PlannedNode(given.node, end)) for step in steps for given in step.nominate
             ]
         self._writer.put(writes)
         if taken:
@@ -426,4 +428,4 @@ class _StepInput:
     def server_time(self, now: float) -> float | None:
         """The API server's clock now; None if it is not known."""
         clock = self.clock
-        return None if clock is None else clock.said + (now - clock.heard_at)
+        return None if clock is None else clock.server_time + (now - clock.received_at)

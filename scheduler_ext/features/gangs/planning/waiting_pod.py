@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from scheduler_ext.core.intree import PodNeeds
-from scheduler_ext.core.node.node import BoundPod, PlannedPlace
+from scheduler_ext.core.node.node import BoundPod, PlannedNode
 from scheduler_ext.core.request.request import GpuRequest
 
 # Amounts of resources are whole numbers of thousandths.
@@ -36,7 +36,7 @@ class WaitingPod:
     number: int = 0
     was_tried: bool = False
     nominated: str | None = None
-    planned: PlannedPlace | None = None
+    planned: PlannedNode | None = None
     not_modelled: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
     invalid: str | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.core.node.node import PlannedNode
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION, planned_text
@@ -48,7 +48,7 @@ def nomination(
     namespace: str,
     name: str,
     uid: str,
-    place: PlannedPlace | None,
+    place: PlannedNode | None,
     notes: Mapping[str, str] = NO_NOTES,
     deadline: float | None = None,
     remembered: Remembered | None = None,

@@ -44,7 +44,7 @@ class ReclaimCalls:
                 metadata = item.metadata or kube.ObjectMeta()
                 found[metadata.name or ""] = strings(metadata.labels).get(RECLAIM_LABEL, "")
             if not page.next:
-                return found, reply.clock.said
+                return found, reply.clock.server_time
             query["continue"] = page.next
 
     def pod(self, namespace: str, name: str) -> FoundPod | None:
@@ -57,14 +57,14 @@ class ReclaimCalls:
             raise
         pod = read_pod(reply.body)
         metadata = pod.metadata or kube.ObjectMeta()
-        return FoundPod(pod, metadata.uid or "", metadata.resource_version or "", reply.clock.said)
+        return FoundPod(pod, metadata.uid or "", metadata.resource_version or "", reply.clock.server_time)
 
     def warn(self, namespace: str, name: str, found: FoundPod, evict_at: float | None) -> float:
         """Set the time of the eviction on a pod, or remove it; refused with 409 if the pod changed. Returns
         the server's time afterwards."""
         body = warning_patch(found.uid, found.version, evict_at)
         reply = self._transport.send("PATCH", pod_path(namespace, name), body, MERGE, timeout_s=_CALL_S)
-        return reply.clock.said
+        return reply.clock.server_time
 
     def evict(self, namespace: str, name: str, found: FoundPod) -> None:
         """Evict a pod; refused with 409 if it changed, with 429 by a budget."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.core.node.node import PlannedNode
 from scheduler_ext.features.gangs.live import nomination_writer
 from scheduler_ext.features.gangs.live.nomination_writer import NominationWriter, Write
 from tests.cluster.following import eventually
@@ -57,7 +57,7 @@ class Pod:
 
 
 def write(name: str) -> Write:
-    return Write(Pod(name), PlannedPlace("a", 9.0))
+    return Write(Pod(name), PlannedNode("a", 9.0))
 
 
 def order(writer: NominationWriter, server: Slow, count: int) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cache.kept_places import KeptPlace
-from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.core.node.node import PlannedNode
 from scheduler_ext.features.gangs.planning.outcomes import Outcome
 from scheduler_ext.features.gangs.planning.plan import State
 from scheduler_ext.features.gangs.planning.planned_cluster import PlannedCluster
@@ -240,7 +240,7 @@ def test_a_pod_that_is_being_bound_to_a_node_that_is_gone_harms_no_step() -> Non
 
 def test_a_planner_that_takes_over_goes_on_with_what_is_kept() -> None:
     found = run(1, 1)
-    ask = waiting("p", nominated="b", planned=PlannedPlace("b", 99.0))
+    ask = waiting("p", nominated="b", planned=PlannedNode("b", 99.0))
     found.ask(ask, waiting("q"))
     found.keep("p", KeptPlace(ask.pod, "b", 20.0, written=True))
     assert found.plan() == {"p": "b", "q": "a"}
@@ -251,7 +251,7 @@ def test_a_planner_that_takes_over_goes_on_with_what_is_kept() -> None:
 
 def test_a_nomination_without_a_place_is_withdrawn() -> None:
     found = run(1)
-    ask = waiting("p", 2, nominated="a", planned=PlannedPlace("a", 0.0))
+    ask = waiting("p", 2, nominated="a", planned=PlannedNode("a", 0.0))
     assert found.planner.stale(0.0, [ask]) == []
     assert found.planner.stale(0.6, [ask]) == [ask]
     assert found.planner.stale(0.7, [ask]) == []

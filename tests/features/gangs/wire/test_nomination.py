@@ -2,11 +2,11 @@
 
 import json
 
-from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.core.node.node import PlannedNode
 from scheduler_ext.features.gangs.wire.nomination import nomination
 from scheduler_ext.wire.planned_annotation import read_planned
 
-PLACE = PlannedPlace("n1", 1_795_000_000.25)
+PLACE = PlannedNode("n1", 1_795_000_000.25)
 
 
 def test_a_nomination_has_the_place() -> None:

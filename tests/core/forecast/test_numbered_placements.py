@@ -10,9 +10,9 @@ import pytest
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.forecast.forecast import Forecast
-from scheduler_ext.core.forecast.mig_value import MigRooms
+from scheduler_ext.core.forecast.mig_value import NumberedPlacements
 from scheduler_ext.core.gpu.gpu import Holder, Mig
-from scheduler_ext.core.node.node import MigRoom, NodeInfo
+from scheduler_ext.core.node.node import InstancePlacements, NodeInfo
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import Table
@@ -64,7 +64,7 @@ def test_a_new_forecast_and_new_places_are_followed() -> None:
         for name in ("a", "b"):
             state = snapshot.state_of[snapshot.rows([name])[0]]
             unit = next(unit for unit in snapshot.states[state].slots[0].units if unit.resource == ONE_G)
-            assert snapshot.mig_loss(ONE_G)[state] == pytest.approx(loss_of(unit.mig_room, workload))
+            assert snapshot.mig_loss(ONE_G)[state] == pytest.approx(loss_of(unit.mig_placements, workload))
 
 
 def test_a_resource_that_no_node_offers_costs_nothing() -> None:
@@ -72,8 +72,8 @@ def test_a_resource_that_no_node_offers_costs_nothing() -> None:
 
 
 def test_a_place_keeps_its_number_and_none_is_free() -> None:
-    rooms = MigRooms()
-    places = [MigRoom(A100, held, held.bit_count(), "1g.10gb", (6,)) for held in (0, 1, 2, 0)]
+    rooms = NumberedPlacements()
+    places = [InstancePlacements(A100, held, held.bit_count(), "1g.10gb", (6,)) for held in (0, 1, 2, 0)]
     assert [rooms.number(place) for place in places] == [1, 2, 3, 1]
     assert rooms.number(None) == 0
     losses = rooms.losses(UNKNOWN)
@@ -100,7 +100,7 @@ def test_places_that_no_node_has_any_more_are_forgotten(monkeypatch: pytest.Monk
         table.update(resolved([mixed("a", seven)]))
         snapshot = table.snapshot(1)
         assert snapshot.mig_loss(ONE_G).any()
-        sizes.add(len(snapshot.mig_rooms))
+        sizes.add(len(snapshot.numbered_placements))
     assert max(sizes) <= 12
 
 
