@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from scheduler_ext.feature import installed
@@ -53,3 +56,29 @@ def blocks(text: str, language: str) -> list[str]:
         for indent, named, body in FENCE.findall(text)
         if named == language
     ]
+
+
+def assert_printed(path: Path, folder: Path) -> None:
+    """Run the shell blocks of a page as they stand, in a folder with the shipped configuration: each succeeds
+    and prints the lines that the page shows after it."""
+    shutil.copytree(ROOT / "config", folder / "config")
+    (folder / ".venv").symlink_to(sys.prefix)
+    steps: list[tuple[str, str]] = []
+    for _, named, body in FENCE.findall(path.read_text()):
+        if named == "sh":
+            steps.append((body, ""))
+        elif not named:
+            steps[-1] = steps[-1][0], body
+    for command, shown in steps:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        printed = done.stdout.splitlines()
+        assert [line for line in shown.splitlines() if line not in printed] == []
+        assert printed

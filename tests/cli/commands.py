@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from scheduler_ext.main import main
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
-from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, owned, pod
 
 WHOLE, ONE_G, THREE_G = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"
 FORMS: dict[str, Callable[[str], Any]] = {"json": json.loads, "yaml": yaml.safe_load}
@@ -108,6 +108,16 @@ CLUSTER = [
     _waiting("waits", {WHOLE: "2"}, annotations={"gpu.scheduler-ext.io/model": "A100"}),
     _waiting("fits", {THREE_G: "1"}),
 ]
+
+
+def saved(started: str) -> bytes:
+    """An inventory whose newest report is of 2026-01-05 at noon. A GPU in it computed nothing for two hours,
+    and a pod that started at that time holds it."""
+    device = gpu(0, model="H100-80GB", holders=[holder("p")], idleSeconds=7200)
+    running = owned(pod("p", {WHOLE: "1"}, on="n", schedulerName="gpu-scheduler"))
+    running["status"]["startTime"] = started
+    reported = gpu_node("n", [device, gpu(1)], reportedAt="2026-01-05T12:00:00Z")
+    return inventory(reported, node("n", {WHOLE: "2"}), running)
 
 
 def run(*args: str | Path, stdin: bytes | None = None, env: dict[str, str] | None = None) -> Result:

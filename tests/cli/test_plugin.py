@@ -37,7 +37,8 @@ def test_its_commands_ask_the_cluster_of_kubectl(
     asking = str(written("pod.yaml", pod("p", {WHOLE: "1"})))
     with serving(*CLUSTER) as server:
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "kubeconfig")))
-        for arguments in (["nodes", "--from", "cluster"], ["explain", "-f", asking], ["cost"]):
+        for words in ("nodes --from cluster", f"explain -f {asking}", f"capacity -f {asking}"):
+            arguments = words.split()
             done = CliRunner().invoke(plugin, [*arguments, "-o", "name"])
             assert (done.exit_code, done.stdout) == (0, run(*arguments, "-o", "name").stdout)
 

@@ -20,7 +20,7 @@ from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import GPU_NODES, NODES
 from tests.cluster.api.api_requests import lists
 from tests.cluster.api.api_server import ApiServer
-from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, node, owned, pod
+from tests.kube_objects import Json, gpu, gpu_node, node, pod
 
 ANSWERED = "Note: answered from the cluster's objects, because no extender is available: "
 
@@ -231,24 +231,3 @@ class TestNamespaces:
         path = written("pod.yaml", self.asking("web"))
         problem = error_of(run("explain", "-f", path, "--kubeconfig", research, "-n", "research"))
         assert problem == f"{path}: Pod web/p is not in namespace research; give -n web, or none"
-
-
-def test_times_of_a_saved_cluster_end_with_its_newest_report(tmp_path: Path) -> None:
-    device = gpu(0, model="H100-80GB", holders=[holder("p")], idleSeconds=7200)
-    running = owned(pod("p", {WHOLE: "1"}, on="n", schedulerName="gpu-scheduler"))
-    saved = (gpu_node("n", [device, gpu(1)], reportedAt="2026-01-05T12:00:00Z"), node("n", {WHOLE: "2"}))
-    path = tmp_path / "inventory.json"
-
-    def shown(started: str, command: str, *more: str) -> Json:
-        running["status"]["startTime"] = started
-        path.write_bytes(inventory(*saved, running))
-        answer: Json = json.loads(run(command, "--inventory", path, "-o", "json", *more).stdout)
-        return answer
-
-    minutes_ago, hours_ago = "2026-01-05T11:55:00Z", "2026-01-05T09:00:00Z"
-    assert shown(minutes_ago, "idle")["items"] == []
-    assert shown(minutes_ago, "cost")["total"]["idle"] == 0
-    staying = shown(minutes_ago, "defrag", "--for", "2")["staying"]
-    assert staying == [{"reason": "is younger than 600 s", "pods": 1}]
-    (item,) = shown(hours_ago, "idle")["items"]
-    assert (item["since"], item["wastedValue"]) == ("2026-01-05T10:00:00Z", 13.8)

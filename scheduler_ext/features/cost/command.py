@@ -8,6 +8,7 @@ from scheduler_ext.cli.files import config_option
 from scheduler_ext.cli.inputs import ClusterInput, source_options
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show
+from scheduler_ext.feature import installed
 from scheduler_ext.features.cost.cost_report import cost_report
 from scheduler_ext.views.value_account import ALSO_IDLE
 from scheduler_ext.wire.config import Configuration
@@ -56,7 +57,9 @@ def _notes(report: dict[str, Any]) -> list[str]:
     if report["total"]["unmeasured"]:
         notes.append("UNMEASURED is a part of ALLOCATED for which no report says whether it computes")
     if report["total"]["idle"]:
-        notes.append(f"IDLE counts GPUs, {ALSO_IDLE}; `idle` lists pods without any work")
+        commands = {command.name for feature in installed() for command in feature.commands}
+        listed = "; `idle` lists pods without any work" if "idle" in commands else ""
+        notes.append(f"IDLE counts GPUs, {ALSO_IDLE}{listed}")
     if left_out := report["nodesLeftOut"]:
         notes.append(f"without the GPUs of {len(left_out)} nodes that no agent reports any more")
     return notes

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
-from scheduler_ext.features.cost.cost_report import ClusterValues, cost_report
-from scheduler_ext.features.idle.idle_pods import idle_pod_list
+from scheduler_ext.features.cost.cost_report import cost_report
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.views.placed_pods import placed_pods
 from scheduler_ext.wire.config import Configuration
@@ -260,33 +259,3 @@ def test_idle_times_of_an_old_report_do_not_count() -> None:
     objects = gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=HOUR)]), pod("p", {WHOLE: "1"}, on="n")
     found = report(*objects, freshness="Stale")
     assert amounts(found["namespaces"][0]) == {"allocated": 3.4, "unmeasured": 3.4}
-
-
-def test_the_list_of_idle_pods_has_the_idle_value_of_the_cost_too() -> None:
-    """A pod that computes on one of its two GPUs is not idle; its other GPU is."""
-    pods = [pod("p", {WHOLE: "2"}, on="n"), pod("q", {WHOLE: "1"}, on="n")]
-    for each in pods:
-        each["status"]["startTime"] = time_text(NOW - HOUR)
-    idle_s = {0: 5, 1: HOUR, 2: HOUR}
-    devices = [gpu(i, holders=[holder("q" if i == 2 else "p")], idleSeconds=s) for i, s in idle_s.items()]
-    there = state(gpu_node("n", devices), *pods)
-    snapshot = there.snapshot(CONFIG.sizing())
-    cost = cost_report(snapshot, there.readings, there.facts, CONFIG, NOW)["total"]
-    found = idle_pod_list(snapshot.nodes.values(), CONFIG, there.readings, there.facts, NOW)
-    assert [each["name"] for each in found["items"]] == ["q"]
-    assert found["items"][0]["valuePerHour"] == 3.4
-    assert found["idleGpuValue"] == cost["idle"] == 6.8
-
-
-def test_a_pod_becomes_idle_without_any_change_but_the_time() -> None:
-    """As in the list of idle pods: when it has run for the window on a GPU that was idle before."""
-    running = pod("p", {WHOLE: "1"}, on="n")
-    running["status"]["startTime"] = time_text(NOW - 60)
-    there = state(gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=2 * HOUR)]), running)
-    snapshot, values = there.snapshot(CONFIG.sizing()), ClusterValues(CONFIG)
-    nodes = snapshot.nodes.values()
-    for later_s, idle in ((0, 0.0), (1739, 0.0), (1740, 3.4)):
-        now = NOW + later_s
-        assert round(values.of(snapshot, there.readings, there.facts, now).total.idle, 2) == idle
-        listed = idle_pod_list(nodes, CONFIG, there.readings, there.facts, now)["items"]
-        assert sum(each["valuePerHour"] for each in listed) == idle

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.features.cost.cost_report import cost_report
+from scheduler_ext.features.cost.cost_report import ClusterValues, cost_report
 from scheduler_ext.features.defrag.movable import Rules, movable_pods
 from scheduler_ext.features.idle.idle_pods import idle_pod_list
 from scheduler_ext.views.listing import inventory_list
@@ -15,7 +15,7 @@ from scheduler_ext.whatif.whatif import WhatIf
 from scheduler_ext.wire.config import Configuration, CostSection
 from scheduler_ext.wire.times import time_text
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, node, owned, pod
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, owned, pod
 from tests.views.seen import state
 from tests.whatif.placing import placed
 
@@ -24,6 +24,7 @@ VALUE_LABEL = "gpu.scheduler-ext.io/value"
 NOW = 1_800_000_000.0
 HOUR, HOURS = 3600, 72
 CONFIG = Configuration(values={"T4": 2.0}, cost=CostSection(per_unit=0.5, currency="EUR"))
+PLAIN = Configuration()
 MIG = {
     "enabled": True,
     "instances": [{"uuid": f"MIG-{i}", "profile": "1g.10gb", "start": i, "size": 1} for i in range(4)],
@@ -121,3 +122,33 @@ def test_the_pods_of_one_claim_share_the_value_of_its_gpu() -> None:
     assert [(item["gpus"], item["valuePerHour"]) for item in found["items"]] == [(0.5, 0.5), (0.5, 0.5)]
     cost = cost_report(snapshot, there.readings, there.facts, CONFIG, NOW)
     assert (cost["total"]["allocated"], cost["total"]["idle"]) == (1.0, 1.0)
+
+
+def test_the_list_of_idle_pods_has_the_idle_value_of_the_cost_too() -> None:
+    """A pod that computes on one of its two GPUs is not idle; its other GPU is."""
+    pods = [pod("p", {WHOLE: "2"}, on="n"), pod("q", {WHOLE: "1"}, on="n")]
+    for each in pods:
+        each["status"]["startTime"] = time_text(NOW - HOUR)
+    idle_s = {0: 5, 1: HOUR, 2: HOUR}
+    devices = [gpu(i, holders=[holder("q" if i == 2 else "p")], idleSeconds=s) for i, s in idle_s.items()]
+    there = state(gpu_node("n", devices), *pods)
+    snapshot = there.snapshot(PLAIN.sizing())
+    cost = cost_report(snapshot, there.readings, there.facts, PLAIN, NOW)["total"]
+    found = idle_pod_list(snapshot.nodes.values(), PLAIN, there.readings, there.facts, NOW)
+    assert [each["name"] for each in found["items"]] == ["q"]
+    assert found["items"][0]["valuePerHour"] == 3.4
+    assert found["idleGpuValue"] == cost["idle"] == 6.8
+
+
+def test_a_pod_becomes_idle_without_any_change_but_the_time() -> None:
+    """As in the list of idle pods: when it has run for the window on a GPU that was idle before."""
+    running = pod("p", {WHOLE: "1"}, on="n")
+    running["status"]["startTime"] = time_text(NOW - 60)
+    there = state(gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=2 * HOUR)]), running)
+    snapshot, values = there.snapshot(PLAIN.sizing()), ClusterValues(PLAIN)
+    nodes = snapshot.nodes.values()
+    for later_s, idle in ((0, 0.0), (1739, 0.0), (1740, 3.4)):
+        now = NOW + later_s
+        assert round(values.of(snapshot, there.readings, there.facts, now).total.idle, 2) == idle
+        listed = idle_pod_list(nodes, PLAIN, there.readings, there.facts, now)["items"]
+        assert sum(each["valuePerHour"] for each in listed) == idle
