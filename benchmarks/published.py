@@ -7,14 +7,13 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any, NamedTuple
 
-from benchmarks.placement.published import POLICIES, PUBLISHED
+from benchmarks.published_placement import POLICIES, PUBLISHED
 from benchmarks.scheduler.contenders import EVERY_NODE, NONE, NOOP_FEW, OURS, STOCK
-from scheduler_ext.sim.generator import FAMILIES
-from scheduler_ext.sim.simulation_report import standard_error
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -418,12 +417,12 @@ def churn() -> str:
 
 def families() -> str:
     """Generated clusters: inflation beside the best other policy, and churn beside FGD."""
-    floors = _floors("placement-floors")
+    floors, generated = _floors("placement-floors"), import_module("scheduler_ext.sim.generator").FAMILIES
 
     def line(name: str) -> Iterator[str]:
         at = [floors[f"{name} clusters at {load} %"] for load in (100, 130)]
         in_churn = floors[f"{name} clusters in churn"]
-        yield f"{name}, {FAMILIES[name].nodes:,}"
+        yield f"{name}, {generated[name].nodes:,}"
         yield " → ".join(f"{each['ours']:.2f}" for each in at)
         yield " → ".join(f"{each['reference']:.2f} ({each['referencePolicy']})" for each in at)
         yield " → ".join(f"{each['margin']:+.2f}" for each in at)
@@ -432,7 +431,7 @@ def families() -> str:
 
     return table(
         ("family, nodes", "default", "best of the others", "margin", "churn: default", "fgd", "margin"),
-        *([*line(name)] for name in FAMILIES),
+        *([*line(name)] for name in generated),
     )
 
 
@@ -473,7 +472,7 @@ def gangs_over_time() -> str:
         yield f"`{start}`"
         yield f"{mean['usefulAllocationPercent']:.1f}"
         apart = [its - alone for its, alone in zip(useful[start], useful["alone"], strict=True)]
-        yield "" if start == "alone" else f"{fmean(apart):+.1f} ± {standard_error(apart):.1f}"
+        yield "" if start == "alone" else f"{fmean(apart):+.1f} ± {stdev(apart) / len(apart) ** 0.5:.1f}"
         yield from (f"{mean[value]:.1f}" for value in ("partialGangsPercent", "givenUp", "deadlocked"))
         yield from (f"{mean['medianWait'][size]:.2f} / {mean['p95Wait'][size]:.2f}" for size in sizes)
         yield f"{mean['longestWait']:.2f}"

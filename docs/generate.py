@@ -33,7 +33,6 @@ from benchmarks import published
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX, GpuConstraints
 from scheduler_ext.feature import installed
-from scheduler_ext.features.defrag.movable import OPT_OUTS
 from scheduler_ext.main import main as scheduler_ext
 from scheduler_ext.wire import config
 from tests.exposition import exposition
@@ -258,8 +257,9 @@ def declared_annotations(declarations: Sequence[tuple[str, Sequence[str]]], page
 
 
 def opt_outs(page: Path, before: str) -> str:
+    opt_outs = importlib.import_module("scheduler_ext.features.defrag.movable").OPT_OUTS
     return rows_table(
-        ("annotation", "value"), [(f"`{name}`", f"`{value}`") for name, value in OPT_OUTS.items()]
+        ("annotation", "value"), [(f"`{name}`", f"`{value}`") for name, value in opt_outs.items()]
     )
 
 
@@ -372,17 +372,19 @@ def explained(page: Path, before: str) -> str:
 # All parts
 
 
-def _of_a_missing_feature(page: Path, before: str) -> str:
-    # Of the installed ones none is left out: each has to have a place.
-    return "This command is not installed."
-
-
 def _figure(render: Callable[[], str], page: Path, before: str) -> str:
     return render()
 
 
+# The features that parts need, beside commands: without them, there is no such part.
+_OF_FEATURES = {
+    "annotations against moves": {"defrag"},
+    "figure gangs over time": {"gangs", "sim"},
+    "figure families": {"sim"},
+    "figure the page": {"page"},
+}
 _GANGS = "scheduler_ext.wire.gangs"
-PARTS: Mapping[str, Part] = {
+_ALL: Mapping[str, Part] = {
     "reasons": reasons,
     **{f"metrics of {group}": partial(metrics, group) for group in _METRICS},
     "settings": partial(setting_table, default_configuration, ""),
@@ -428,6 +430,10 @@ PARTS: Mapping[str, Part] = {
     "images of kube-scheduler": images,
     **{f"figure {name}": partial(_figure, render) for name, render in published.FIGURES.items()},
 }
+_INSTALLED = {feature.name for feature in installed()}
+PARTS: Mapping[str, Part] = {
+    name: part for name, part in _ALL.items() if _OF_FEATURES.get(name, set()) <= _INSTALLED
+}
 FILES: Mapping[str, Callable[[], str]] = {"config/default.yaml": default_configuration}
 
 
@@ -443,11 +449,14 @@ def main(
     def renewed(page: Path, text: str) -> str:
         def renew(found: re.Match[str]) -> str:
             name, old = found.groups()
-            part = parts.get(name, _of_a_missing_feature if name.startswith("command ") else None)
-            if part is None:
+            if name in parts:
+                new = parts[name](page, text[: found.start()])
+            # Of the installed commands none is left out: each has to have a place.
+            elif name in _OF_FEATURES or name.startswith("command "):
+                new = "This is not installed."
+            else:
                 raise SystemExit(f"{page.relative_to(root)}: no part is named {name!r}")
             used.add(name)
-            new = part(page, text[: found.start()])
             return f"<!-- generated: {name} -->" + (f"\n\n{new}\n\n" if "\n" in old else new) + "<!-- end -->"
 
         return _PART.sub(renew, text)

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from benchmarks.placement.inputs import made_up, read_folder
-from benchmarks.placement.published import POLICIES, SEEDS, TIES
 from benchmarks.placement.table import HEADER, cells_of, rows_of
+from benchmarks.published_placement import POLICIES, SEEDS, TIES
 from scheduler_ext.cli.output import print_table
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.machine import describe_machine, machine_line

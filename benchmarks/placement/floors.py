@@ -11,8 +11,8 @@ import click
 from benchmarks.placement.floor_list import FLOORS, GROUPS
 from benchmarks.placement.floor_runs import Plan, Runs
 from benchmarks.placement.inputs import GENERATED_NODES, made_up, read_folder
-from benchmarks.placement.published import SEEDS
 from benchmarks.placement.verdicts import HEADER, Verdict, verdict_of
+from benchmarks.published_placement import SEEDS
 from scheduler_ext.cli.output import print_table
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.machine import describe_machine, machine_line

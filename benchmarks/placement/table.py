@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.placement.published import PUBLISHED, TOLERANCE
+from benchmarks.published_placement import PUBLISHED, TOLERANCE
 from scheduler_ext.sim.simulation_report import Run, summary
 
 LOADS = ("100", "130")
