@@ -1,9 +1,8 @@
 """Requests with whole Node objects, as cluster-autoscaler sends the templates of its groups: judged by their
 content and the inventory, which stays unchanged.
 
-It copies a node of the group, or builds one from the tags of an empty group, as `autoscaler-config` has them.
-The copy has another name, uid and hostname, one label more, and no startup taints
-(simulator/node_info_utils.go).
+It copies a node of the group. The copy has another name, uid and hostname, one label more, and no startup
+taints (simulator/node_info_utils.go).
 """
 
 from __future__ import annotations
@@ -16,11 +15,8 @@ import pytest
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.features.autoscaling.node_groups.cluster_autoscaler import cluster_autoscaler_settings
 from scheduler_ext.wire.config import Configuration, InventorySection
 from tests.extender.preempting import extender_on, infos_of, until
-from tests.features.autoscaling.node_groups.tables import SHARES as BY_SHARES
-from tests.features.autoscaling.node_groups.tables import group, sliced, table
 from tests.kube_objects import (
     ANNOTATION,
     GFD_H100,
@@ -172,65 +168,36 @@ def template(group: str, allocatable: Json, labels: Json) -> Json:
     return node(name, allocatable, uid="6ba7b810-9dad-11d1-80b4-00c04fd430c8", labels=labels | own)
 
 
-def tagged(**fields: Any) -> Json:
-    """The template of a group at zero, from the tags that `autoscaler-config` prints."""
-    (settings,) = cluster_autoscaler_settings(table(group(**fields)))["groups"]
-    tags = {
-        kind: {
-            key.removeprefix(prefix): value
-            for key, value in settings["tags"].items()
-            if key.startswith(prefix)
-        }
-        for kind in ("label", "resources")
-        if (prefix := f"k8s.io/cluster-autoscaler/node-template/{kind}/")
-    }
-    return template("tagged", tags["resources"], tags["label"])
-
-
 A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.memory": "81920"}
 SHARED = A100 | {"gpu.scheduler-ext.io/sharing": "memory", "nvidia.com/gpu.count": "2"}
 # Two GPUs less their headroom.
 SHARED_MIB = "147456"
-# Of a node of each group, and of tags, which name its model and layout as well.
-H100S = (
-    template("h100", {WHOLE: "2"}, GFD_H100 | {"nvidia.com/gpu.count": "2"}),
-    tagged(model="H100-80GB"),
-)
-HALVES = (
-    template("mig", {HALF: "4", WHOLE: "0"}, A100 | {"nvidia.com/mig.strategy": "mixed"}),
-    tagged(**sliced(p3g_40gb=2)),
-)
-SHARES = (
-    template("shares", {SHARE: SHARED_MIB}, SHARED),
-    tagged(model="A100-80GB", memoryMiB=81920, **BY_SHARES),
-)
-
-
-@pytest.mark.parametrize("tags", [False, True], ids=["of a node", "of tags"])
-@pytest.mark.parametrize(
+TEMPLATES = {
+    "h100": template("h100", {WHOLE: "2"}, GFD_H100 | {"nvidia.com/gpu.count": "2"}),
+    "halves": template("mig", {HALF: "4", WHOLE: "0"}, A100 | {"nvidia.com/mig.strategy": "mixed"}),
+    "shares": template("shares", {SHARE: SHARED_MIB}, SHARED),
+}
+on_templates = pytest.mark.parametrize(
     ("sent", "asking", "expected"),
     [
-        pytest.param(H100S, pod("p", {WHOLE: "2"}), "", id="its GPUs are free"),
-        pytest.param(H100S, pod("p", {WHOLE: "3"}), SHORT, id="more GPUs than a node has"),
-        pytest.param(H100S, model("T4", {WHOLE: "1"}), MODEL, id="another model"),
-        pytest.param(HALVES, pod("p", {HALF: "4"}), "", id="all its instances"),
-        pytest.param(HALVES, pod("p", {HALF: "5"}), PLACES, id="more instances"),
-        pytest.param(HALVES, model("H100", {HALF: "1"}), MODEL, id="instances of another model"),
-        pytest.param(SHARES, pod("p", {SHARE: "73728"}), "", id="a share of a whole GPU"),
-        pytest.param(SHARES, pod("p", {SHARE: "73729"}), MEMORY, id="a share that needs two GPUs"),
-        pytest.param(SHARES, model("H100", {SHARE: "8192"}), MODEL, id="a share of another model"),
+        pytest.param("h100", pod("p", {WHOLE: "2"}), "", id="its GPUs are free"),
+        pytest.param("h100", pod("p", {WHOLE: "3"}), SHORT, id="more GPUs than a node has"),
+        pytest.param("h100", model("T4", {WHOLE: "1"}), MODEL, id="another model"),
+        pytest.param("halves", pod("p", {HALF: "4"}), "", id="all its instances"),
+        pytest.param("halves", pod("p", {HALF: "5"}), PLACES, id="more instances"),
+        pytest.param("halves", model("H100", {HALF: "1"}), MODEL, id="instances of another model"),
+        pytest.param("shares", pod("p", {SHARE: "73728"}), "", id="a share of a whole GPU"),
+        pytest.param("shares", pod("p", {SHARE: "73729"}), MEMORY, id="a share that needs two GPUs"),
+        pytest.param("shares", model("H100", {SHARE: "8192"}), MODEL, id="a share of another model"),
     ],
 )
+
+
+@on_templates
 def test_a_template_is_the_empty_node_that_it_stands_for(
-    extender: Extender, sent: tuple[Json, Json], asking: Json, expected: str, tags: bool
+    extender: Extender, sent: str, asking: Json, expected: str
 ) -> None:
-    assert reason(extender, asking, sent[tags]) == expected
-
-
-def test_a_pod_with_a_share_on_each_gpu_of_a_tagged_group(extender: Extender) -> None:
-    containers = [{"name": f"c{i}", "resources": {"limits": {SHARE: "70000"}}} for i in range(3)]
-    assert reason(extender, pod("p", containers=containers[:2]), SHARES[1]) == ""
-    assert reason(extender, pod("p", containers=containers), SHARES[1]) == MEMORY
+    assert reason(extender, asking, TEMPLATES[sent]) == expected
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.explain.waiting import pod_list
-from scheduler_ext.features.page.overview import node_row
 from scheduler_ext.views.ledger_dump import node_ledger
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.views.node_usage import node_usage, pod_usage
@@ -102,18 +101,6 @@ def test_a_class_asked_with_admin_access_names_no_held_gpu() -> None:
 def test_claimed_gpus_are_counted() -> None:
     (amounts,) = node_usage(resolve(CLAIM_ONLY, NAMES, 0), NAMES, 0).by_model.values()
     assert (amounts.gpus, amounts.allocated, amounts.claimed) == (3, 2, 2)
-
-
-def test_the_page_marks_claimed_gpus() -> None:
-    row = node_row(resolve(CLAIM_ONLY, NAMES, 0), NAMES, 0)
-    assert row is not None
-    ((_, _, devices),) = row[7]
-    assert [device[7] if len(device) > 7 else {} for device in devices] == [
-        {"claimed": True},
-        {"claimed": True},
-        {},
-    ]
-    assert row[5] == ["default"]
 
 
 LABELLED = node("n", {}, labels=GFD_H100 | {"nvidia.com/gpu.memory": "81000"})

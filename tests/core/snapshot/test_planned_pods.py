@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.cycle.placement import Sizing
+from scheduler_ext.core.cycle.policy import SchedulingPolicy
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.nominated import nodes_with_nominated_pods
 from scheduler_ext.core.snapshot.planned_pods import PlannedPods
 from scheduler_ext.core.snapshot.table import Table
-from tests.features.gangs.planning.planning_lab import SIZING, gpus_node, waiting
+from tests.core.asked import whole
+from tests.core.reported import NAMES, device, node
 
+SIZING = Sizing(SchedulingPolicy(), NAMES, 10)
 UIDS = ("p", "q", "r", "s")
 _priorities = st.sampled_from((-1, 0, 7))
 _planned = st.dictionaries(st.sampled_from(UIDS), st.tuples(st.integers(0, 2), _priorities))
@@ -18,10 +24,13 @@ _planned = st.dictionaries(st.sampled_from(UIDS), st.tuples(st.integers(0, 2), _
 
 def nodes(planned: dict[str, tuple[int, int]]) -> list[NodeInfo]:
     """Three nodes, on which these pods have places."""
-    pods = {uid: (node, waiting(uid, priority=priority).pod) for uid, (node, priority) in planned.items()}
-    return [
-        gpus_node(f"n{i}", 2, planned=[pod for node, pod in pods.values() if node == i]) for i in range(3)
-    ]
+
+    def places(on: int) -> tuple[BoundPod, ...]:
+        there = ((uid, priority) for uid, (number, priority) in planned.items() if number == on)
+        return tuple(BoundPod(uid, "ml", uid, priority, whole(1)) for uid, priority in there)
+
+    empty = node(device(0), device(1))
+    return [replace(empty, name=f"n{number}", planned=places(number)) for number in range(3)]
 
 
 @given(_planned, st.sampled_from((*UIDS, "new")), _priorities)

@@ -17,6 +17,7 @@ from scheduler_ext.features.page.overview import Change, OverviewRows, node_row
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
 from tests.core.reported import NAMES
+from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, node, pod
 from tests.strategies import clusters, resolved
 from tests.views.seen import nodes_of, state
@@ -48,6 +49,23 @@ def test_all_that_is_said_of_a_node() -> None:
             ["T4", 40960, [[1, 0, 0, 0, None, 40960, 0.0]]],
         ],
     ]
+
+
+def test_gpus_that_claims_hold_are_marked() -> None:
+    slices = resource_slice("n", [gpu_device(0), gpu_device(1), gpu_device(2)])
+    spare = resource_claim("spare", on="n", devices=["gpu-1"])
+    spare["status"]["reservedFor"] = []
+    train = resource_claim("weights", on="n", devices=["gpu-0"], pod="train")
+    held = holder("train", uid="uid-train")
+    report = gpu_node("n", [gpu(0, holders=[held]), gpu(1), gpu(2)])
+    row = row_of(node("n", {}), device_class(), slices, report, train, spare)
+    ((_, _, devices),) = row[7]
+    assert [device[7] if len(device) > 7 else {} for device in devices] == [
+        {"claimed": True},
+        {"claimed": True},
+        {},
+    ]
+    assert row[5] == ["default"]
 
 
 def rows_of(rows: OverviewRows, version: int) -> dict[str, Any]:
