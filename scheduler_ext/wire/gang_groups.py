@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from scheduler_ext.wire.gangs import EXCLUSIVE, MAX_SIZE, DeclaredGroup, Group
+from scheduler_ext.wire.gangs import EXCLUSIVE, MAX_SIZE, DeclaredGroup, GroupKey
 
 Json = Mapping[str, Any]
 _BY_GROVE = "Grove's PodGang is for the scheduler KAI"
@@ -83,7 +83,7 @@ def _is_exclusive(document: Json) -> bool:
     return False
 
 
-def declared_group(document: Json) -> tuple[Group, DeclaredGroup] | None:
+def declared_group(document: Json) -> tuple[GroupKey, DeclaredGroup] | None:
     """A group and its number of pods: of a PodGroup (of Kubernetes or of the coscheduling plugin), a
     JobSet, or a job of Kubeflow's operators. None for another object, and where the number is not a
     sensible one. Fields are those of the sources that `gangs` names."""
@@ -94,13 +94,13 @@ def declared_group(document: Json) -> tuple[Group, DeclaredGroup] | None:
         return None
     match api_group, kind:
         case "scheduling.k8s.io", "PodGroup":
-            return Group("PodGroup", namespace, name), _pod_group(spec)
+            return GroupKey("PodGroup", namespace, name), _pod_group(spec)
         case "scheduling.x-k8s.io", "PodGroup":
-            return Group("coscheduling PodGroup", namespace, name), _of_size(_count(spec.get("minMember")))
+            return GroupKey("coscheduling PodGroup", namespace, name), _of_size(_count(spec.get("minMember")))
         case "jobset.x-k8s.io", "JobSet":
-            return Group("JobSet", namespace, name), _jobset(spec)
+            return GroupKey("JobSet", namespace, name), _jobset(spec)
         case "kubeflow.org", _:
-            return Group("training job", namespace, name), _of_size(_training_pods(spec))
+            return GroupKey("training job", namespace, name), _of_size(_training_pods(spec))
     return None
 
 

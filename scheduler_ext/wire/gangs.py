@@ -88,7 +88,7 @@ _LABEL_KEY = re.compile(
 )
 
 
-class Group(NamedTuple):
+class GroupKey(NamedTuple):
     """An object that says how many pods belong together: its kind, namespace and name."""
 
     kind: str
@@ -104,7 +104,7 @@ class DeclaredGroup:
     required_topology: str | None = None
 
 
-Groups = Callable[[Group], DeclaredGroup | None]
+Groups = Callable[[GroupKey], DeclaredGroup | None]
 """The objects of groups that a cluster has; None for an unknown one."""
 
 
@@ -113,7 +113,7 @@ class _GroupReference:
     """A group that the pod names; `where` is the field, `size` its number of pods as text, from
     `size_field`. `group` is the object that says what the pod does not."""
 
-    group: Group
+    group: GroupKey
     where: str
     size: str | None = None
     size_field: str = ""
@@ -125,7 +125,7 @@ class _BadFieldError(ValueError):
     """A value that cannot be read; never leaves this module."""
 
 
-def no_groups(_: Group) -> None:
+def no_groups(_: GroupKey) -> None:
     """A cluster whose objects of groups are not known."""
 
 
@@ -171,7 +171,7 @@ def unreadable_gang(pod: kube.Pod) -> str | None:
     """Why the gang that a pod names cannot be read; None if it can, if another object says more about it, or
     without one."""
 
-    def unread(group: Group) -> None:
+    def unread(group: GroupKey) -> None:
         raise LookupError(group)
 
     with suppress(LookupError):
@@ -268,21 +268,21 @@ def _named(pod: kube.Pod, metadata: kube.ObjectMeta, ours: Mapping[str, str]) ->
             f"annotation {GANG}: {shown(ours[GANG])} is no name; use letters, digits, '-', '_' and '.', "
             "at most 253 of them"
         )
-    return _GroupReference(Group("gang", namespace, ours[GANG]), f"annotation {GANG}")
+    return _GroupReference(GroupKey("gang", namespace, ours[GANG]), f"annotation {GANG}")
 
 
 def _groups_of_others(pod: kube.Pod, metadata: kube.ObjectMeta, namespace: str) -> Iterator[_GroupReference]:
     spec = pod.spec or kube.PodSpec()
     labels, annotations = strings(metadata.labels), strings(metadata.annotations)
     if spec.scheduling_group is not None and (name := spec.scheduling_group.pod_group_name):
-        yield _GroupReference(Group("PodGroup", namespace, name), "spec.schedulingGroup.podGroupName")
+        yield _GroupReference(GroupKey("PodGroup", namespace, name), "spec.schedulingGroup.podGroupName")
     if (ref := spec.workload_ref) is not None and ref.name:
         parts = (ref.name, ref.pod_group, ref.pod_group_replica_key)
         name = "/".join(part for part in parts if part)
-        yield _GroupReference(Group("Workload", namespace, name), "spec.workloadRef")
+        yield _GroupReference(GroupKey("Workload", namespace, name), "spec.workloadRef")
     if name := labels.get(_KUEUE_GROUP):
         yield _GroupReference(
-            Group("Kueue pod group", namespace, name),
+            GroupKey("Kueue pod group", namespace, name),
             f"label {_KUEUE_GROUP}",
             annotations.get(_KUEUE_SIZE),
             _KUEUE_SIZE,
@@ -290,7 +290,7 @@ def _groups_of_others(pod: kube.Pod, metadata: kube.ObjectMeta, namespace: str) 
             annotations.get(_KUEUE_PREFERRED),
         )
     if (of := labels.get(_LWS_NAME)) and (index := labels.get(_LWS_INDEX)):
-        group = Group("LeaderWorkerSet", namespace, f"{of}-{index}")
+        group = GroupKey("LeaderWorkerSet", namespace, f"{of}-{index}")
         if _LWS_EXCLUSIVE not in annotations:
             yield _GroupReference(group, f"label {_LWS_INDEX}", annotations.get(_LWS_SIZE), _LWS_SIZE)
     for kind, key in (
@@ -301,7 +301,7 @@ def _groups_of_others(pod: kube.Pod, metadata: kube.ObjectMeta, namespace: str) 
         if key == _JOBSET and _JOBSET_EXCLUSIVE in annotations and _JOBSET_BY_LABELS not in annotations:
             continue
         if name := labels.get(key):
-            yield _GroupReference(Group(kind, namespace, name), f"label {key}")
+            yield _GroupReference(GroupKey(kind, namespace, name), f"label {key}")
 
 
 def _gang_request(

@@ -27,7 +27,7 @@ from scheduler_ext.wire.gangs import (
     REQUIRED_TOPOLOGY,
     SIZE,
     DeclaredGroup,
-    Group,
+    GroupKey,
     names_gang,
     read_gang_request,
 )
@@ -115,12 +115,12 @@ class Manifest:
         name = "-".join(part for part in parts if part)
         return self._annotated({GANG: name, SIZE: str(self.gangs.size)})
 
-    def of_group(self, declared: Mapping[Group, DeclaredGroup]) -> Manifest:
+    def of_group(self, declared: Mapping[GroupKey, DeclaredGroup]) -> Manifest:
         """The same pod with the size of the group of another project that it names, if one of these says it
         and the pod itself does not; with a remark if nothing does."""
-        named: list[Group] = []
+        named: list[GroupKey] = []
 
-        def declaring(group: Group) -> DeclaredGroup | None:
+        def declaring(group: GroupKey) -> DeclaredGroup | None:
             named.append(group)
             return declared.get(group)
 

@@ -30,7 +30,7 @@ from scheduler_ext.wire.dra.resource_api import GROUP, RULE_VERSIONS, VERSIONS
 from scheduler_ext.wire.dra.slice_object import SliceObject, read_slice
 from scheduler_ext.wire.dra.taint_rule import RuleObject, read_rule
 from scheduler_ext.wire.gang_groups import declared_group
-from scheduler_ext.wire.gangs import DeclaredGroup, Group
+from scheduler_ext.wire.gangs import DeclaredGroup, GroupKey
 from scheduler_ext.wire.kind_pages import page_about
 from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods, template_manifests
 from scheduler_ext.wire.node_info import node_info
@@ -311,7 +311,7 @@ def read_manifests(text: bytes, limits: YamlLimits = FILE) -> list[Manifest]:
     ]
 
 
-def _declared_groups(every: Iterable[_Object]) -> Iterator[tuple[Group, DeclaredGroup]]:
+def _declared_groups(every: Iterable[_Object]) -> Iterator[tuple[GroupKey, DeclaredGroup]]:
     """What the PodGroups of a text say; other objects that declare groups make their pods themselves."""
     for each in every:
         if each.kind == "PodGroup":

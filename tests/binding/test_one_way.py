@@ -11,7 +11,7 @@ import pytest
 
 from scheduler_ext.binding.locked_cache import LockedCache, Reserved
 from scheduler_ext.core.cache.cache import Cache
-from scheduler_ext.core.dra.published import DeviceAsk
+from scheduler_ext.core.dra.published import DeviceRequirements
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration
@@ -36,7 +36,7 @@ def serving(label: str) -> LockedCache:
     cache.update_node("n", node_record(found, ResourceNames()), 0.0)
     cache.devices.update_class(GPU_CLASS)
     cache.devices.update_slice(one_slice("n", [gpu(0), gpu(1)]))
-    cache.devices.update_claim(waiting("mine", DeviceAsk("gpu.nvidia.com")))
+    cache.devices.update_claim(waiting("mine", DeviceRequirements("gpu.nvidia.com")))
     cache.devices.settle()
     extender = Extender(Configuration())
     extender.replace_nodes(cache.infos(), claims=cache.devices)

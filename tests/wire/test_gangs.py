@@ -9,7 +9,7 @@ import pytest
 from scheduler_ext.core.request.gang_request import GATE, GangKey, GangRequest, InvalidGang, OnDeadline
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_groups import declared_group
-from scheduler_ext.wire.gangs import DeclaredGroup, Group, max_duration_s, read_gang_request
+from scheduler_ext.wire.gangs import DeclaredGroup, GroupKey, max_duration_s, read_gang_request
 from tests.wire.decoded_pods import decoded
 
 OURS = "gpu.scheduler-ext.io/"
@@ -343,7 +343,7 @@ ELASTIC = {"minReplicas": 2, "maxReplicas": 8}
     ],
 )
 def test_objects_of_other_projects_are_read(of: dict[str, Any], kind: str, expected: DeclaredGroup) -> None:
-    assert declared_group(of) == (Group(kind, "ml", "x"), expected)
+    assert declared_group(of) == (GroupKey(kind, "ml", "x"), expected)
 
 
 @pytest.mark.parametrize(

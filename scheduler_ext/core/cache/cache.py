@@ -20,7 +20,7 @@ from scheduler_ext.core.cache.node_entry import NO_ENTRY, NodeEntry
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cache.observed_demand import ObservedDemand
 from scheduler_ext.core.cache.other_cpu import OtherCpu
-from scheduler_ext.core.dra.device_names import Compile, Selector
+from scheduler_ext.core.dra.device_names import Compile, DeviceExpressions
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Report
@@ -34,7 +34,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 _RENAMED_AT_ONCE = 100
 
 
-def _follow_nothing(_expressions: Sequence[str]) -> Selector:
+def _follow_nothing(_expressions: Sequence[str]) -> DeviceExpressions:
     raise AssertionError("a class where DRA is not followed")
 
 

@@ -39,11 +39,11 @@ from scheduler_ext.core.dra.known_claims import (
 from scheduler_ext.core.dra.pools import Pools
 from scheduler_ext.core.dra.published import (
     Claim,
-    DeviceAsk,
     DeviceClass,
     DeviceId,
+    DeviceRequirements,
     PublishedDevice,
-    Requested,
+    RequestedDevices,
     ResourceSlice,
     TaintRule,
 )
@@ -93,9 +93,9 @@ class DeviceIndex:
         """How many pods can have the devices that the `resources` of ClaimHosts stand for."""
         # The counted requests with admin access, the labels of the nodes that devices are counted for, and
         # what was found then, by request, and by claims.
-        self._admin: frozenset[DeviceAsk] = frozenset()
+        self._admin: frozenset[DeviceRequirements] = frozenset()
         self._labels: Mapping[str, Mapping[str, str]] | None = None
-        self._found: dict[Requested, CandidateDevices | None] = {}
+        self._found: dict[RequestedDevices, CandidateDevices | None] = {}
         self._hosts: dict[Hashable, Sequence[ClaimHosts]] = {}
         # Devices that several nodes reach; those with GPUs make these uncountable everywhere.
         self._has_open = False
@@ -201,7 +201,7 @@ class DeviceIndex:
         names = self._names.now
         return names.asks[resource].device_class if resource in names.served else None
 
-    def resource_of(self, ask: DeviceAsk) -> str | None:
+    def resource_of(self, ask: DeviceRequirements) -> str | None:
         """The name of the resource that an ask is counted as: its own, or that of its class while some node
         does not know it, or if too many different asks are known. None if the class does not exist or has no
         GPU. Any thread may call it."""
@@ -306,7 +306,7 @@ class DeviceIndex:
         asks = self._names.now.asks
         served = {name: int(amount) for name, amount in amounts.items() if amount and name in asks}
         if served and (waiting or self._has_open):
-            requests = tuple(Requested(asks[name], count) for name, count in sorted(served.items()))
+            requests = tuple(RequestedDevices(asks[name], count) for name, count in sorted(served.items()))
             beside = Claim("", namespace, "", requests)
             both = self._hosts_of(*waiting, beside, is_counted=False) if waiting else ()
             # Nodes with a device plugin have other devices for these, so that no pod takes what is counted.
@@ -330,15 +330,15 @@ class DeviceIndex:
             self._hosts[key] = tuple(part.hosts for part in parts)
         return self._hosts[key]
 
-    def _find(self, request: Requested) -> CandidateDevices | None:
+    def _find(self, request: RequestedDevices) -> CandidateDevices | None:
         """The devices that a request may get, remembered after `count_others`."""
         # Only these distinguish the devices.
-        key = Requested(request.ask, 0, admin=request.admin)
+        key = RequestedDevices(request.ask, 0, admin=request.admin)
         if key not in self._found:
             self._found[key] = self._candidates(request.ask, admin=request.admin)
         return self._found[key]
 
-    def _is_counted(self, request: Requested) -> bool:
+    def _is_counted(self, request: RequestedDevices) -> bool:
         """Whether the devices of a request are counted as units of a node."""
         if request.admin or self.resource_of(request.ask) is not None:
             return not (request.admin or self._has_open)
@@ -354,11 +354,11 @@ class DeviceIndex:
 
     def _counted(
         self, waiting: Iterable[Claim], find: Find
-    ) -> tuple[dict[str, Mapping[str, DeviceCount]], frozenset[DeviceAsk]]:
+    ) -> tuple[dict[str, Mapping[str, DeviceCount]], frozenset[DeviceRequirements]]:
         """The devices of requests for no GPUs, by name and by node, and the requests with admin access, as
         far as each of their devices is known."""
         others: dict[str, Mapping[str, DeviceCount]] = {}
-        admin: set[DeviceAsk] = set()
+        admin: set[DeviceRequirements] = set()
         for request in (each for claim in waiting for each in claim.requests):
             is_other = request.devices and self.resource_of(request.ask) is None
             if not (is_other or request.admin) or (here := find(request)) is None or not here.is_exact:
@@ -371,7 +371,7 @@ class DeviceIndex:
             }
         return others, frozenset(admin)
 
-    def _candidates(self, ask: DeviceAsk, *, admin: bool) -> CandidateDevices | None:
+    def _candidates(self, ask: DeviceRequirements, *, admin: bool) -> CandidateDevices | None:
         """The devices that a request may get, for admin access those that are held, too (allocateDevice in
         allocator_stable.go of k8s.io/dynamic-resource-allocation). None if no slice is known."""
         names = self._names.now

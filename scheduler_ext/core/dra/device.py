@@ -12,8 +12,8 @@ from scheduler_ext.core.dra.consumable import RequestPolicy
 from scheduler_ext.core.dra.published import (
     Attribute,
     Consumption,
-    DeviceAsk,
     DeviceId,
+    DeviceRequirements,
     PublishedDevice,
 )
 from scheduler_ext.core.dra.semantic_version import SemanticVersion
@@ -71,7 +71,7 @@ class NodeDevices:
     this product cannot count there. `counters` are (pool, counter set, counter) and the shared amount."""
 
     devices: tuple[DraDevice, ...] = ()
-    asks: Mapping[str, DeviceAsk] = field(default_factory=dict)
+    asks: Mapping[str, DeviceRequirements] = field(default_factory=dict)
     served: frozenset[str] = frozenset()
     open: frozenset[str] = frozenset()
     counters: tuple[tuple[tuple[str, str, str], int], ...] = ()

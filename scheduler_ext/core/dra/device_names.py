@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final, Protocol
 
 from scheduler_ext.core.dra.device import GPU_DRIVERS
-from scheduler_ext.core.dra.published import Claim, DeviceAsk, DeviceClass, DeviceFacts
+from scheduler_ext.core.dra.published import Claim, DeviceClass, DeviceFacts, DeviceRequirements
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX, ResourceNames
 
 # Each requirement is answered for every device of the cluster, and each node has a number of units for it.
@@ -20,7 +20,7 @@ MOST_ASKS: Final = 64
 MOST_ANSWERS: Final = 320_000
 
 
-class Selector(Protocol):
+class DeviceExpressions(Protocol):
     """The expressions of a class or a request."""
 
     problem: str | None
@@ -30,15 +30,15 @@ class Selector(Protocol):
         """Whether a device satisfies all of them; None if that is unknown."""
 
 
-Compile = Callable[[Sequence[str]], Selector]
+Compile = Callable[[Sequence[str]], DeviceExpressions]
 # The class's, then those of the request.
-_Selectors = tuple[Selector, ...]
+_Selectors = tuple[DeviceExpressions, ...]
 
 
-def ask_resource(ask: DeviceAsk) -> str:
+def ask_resource(ask: DeviceRequirements) -> str:
     """The name of a resource for the devices of an ask: that of its class, if it asks no more than this."""
     name = DEVICE_CLASS_PREFIX + ask.device_class
-    if ask == DeviceAsk(ask.device_class):
+    if ask == DeviceRequirements(ask.device_class):
         return name
     return f"{name}?{hashlib.blake2b(repr(ask).encode(), digest_size=6).hexdigest()}"
 
@@ -48,7 +48,7 @@ class Names:
     """The names at one moment: the requirements behind each, its selectors, and which of them a node without
     a device plugin serves. `of_gpus` are those that stand for GPUs whatever the driver of their devices."""
 
-    asks: Mapping[str, DeviceAsk] = field(default_factory=dict)
+    asks: Mapping[str, DeviceRequirements] = field(default_factory=dict)
     served: frozenset[str] = frozenset()
     selectors: Mapping[str, _Selectors] = field(default_factory=dict)
     of_gpus: frozenset[str] = frozenset()
@@ -75,7 +75,7 @@ class Names:
         return next((problem for problem in found if problem), None)
 
 
-def admits(selectors: Iterable[Selector], device: DeviceFacts) -> bool | None:
+def admits(selectors: Iterable[DeviceExpressions], device: DeviceFacts) -> bool | None:
     """Whether a device satisfies all selectors; None if that is unknown."""
     answer: bool | None = True
     for selector in selectors:
@@ -95,7 +95,7 @@ class DeviceNames:
         self._resources = resources
         self._classes: dict[str, DeviceClass] = {}
         # How many waiting claims have each ask with requirements of its own.
-        self._asked: Counter[DeviceAsk] = Counter()
+        self._asked: Counter[DeviceRequirements] = Counter()
         self.now = Names()
 
     def update_class(self, item: DeviceClass, devices: int) -> bool:
@@ -139,31 +139,31 @@ class DeviceNames:
     def waits_no_more(self, claim: Claim) -> None:
         self._asked -= Counter(_own_asks(claim))
 
-    def _has(self, ask: DeviceAsk) -> bool:
+    def _has(self, ask: DeviceRequirements) -> bool:
         return ask_resource(ask) in self.now.asks
 
     def _find(self, devices: int) -> None:
         """Find all names again after a change of the classes."""
-        asks = {ask_resource(ask): ask for ask in map(DeviceAsk, sorted(self._classes))}
+        asks = {ask_resource(ask): ask for ask in map(DeviceRequirements, sorted(self._classes))}
         served = set(asks)
         for item in sorted(
             self._classes.values(), key=lambda each: (-each.created_at, each.name), reverse=True
         ):
             # The last one written wins: the newest, then the first by name.
             if item.extended_resource is not None and self._resources.is_gpu(item.extended_resource):
-                asks[item.extended_resource] = DeviceAsk(item.name)
+                asks[item.extended_resource] = DeviceRequirements(item.name)
                 served.add(item.extended_resource)
-        own = [ask for ask in self.now.asks.values() if ask != DeviceAsk(ask.device_class)]
+        own = [ask for ask in self.now.asks.values() if ask != DeviceRequirements(ask.device_class)]
         selectors = {name: self._selectors(ask) for name, ask in asks.items()}
         of_gpus = frozenset(filter(self._resources.is_gpu, served))
         self.now = Names(asks, frozenset(served), selectors, of_gpus)
         self._name(devices, own)
 
-    def _name(self, devices: int, former: Iterable[DeviceAsk] = ()) -> None:
+    def _name(self, devices: int, former: Iterable[DeviceRequirements] = ()) -> None:
         """Give names to the requirements of waiting claims, and keep `former` and present ones as long as
         there is room: their claims come and go."""
         now = self.now
-        asks = {name: ask for name, ask in now.asks.items() if ask == DeviceAsk(ask.device_class)}
+        asks = {name: ask for name, ask in now.asks.items() if ask == DeviceRequirements(ask.device_class)}
         waiting = [ask for ask in self._asked if self._has(ask)]
         waiting += [ask for ask in self._asked if not self._has(ask)]
         present = [ask for ask in now.asks.values() if ask_resource(ask) not in asks]
@@ -174,7 +174,7 @@ class DeviceNames:
         selectors = {name: now.selectors.get(name) or self._selectors(ask) for name, ask in asks.items()}
         self.now = Names(asks, now.served, selectors, now.of_gpus)
 
-    def _selectors(self, ask: DeviceAsk) -> _Selectors:
+    def _selectors(self, ask: DeviceRequirements) -> _Selectors:
         both = (self._classes[ask.device_class].expressions, ask.expressions)
         return tuple(self._compile(expressions) for expressions in both if expressions)
 
@@ -183,8 +183,8 @@ def _most(devices: int) -> int:
     return min(MOST_ASKS, MOST_ANSWERS // max(1, devices))
 
 
-def _own_asks(claim: Claim) -> list[DeviceAsk]:
+def _own_asks(claim: Claim) -> list[DeviceRequirements]:
     """What its requests require beyond their classes."""
     if claim.devices is not None:
         return []
-    return [each.ask for each in claim.requests if each.ask != DeviceAsk(each.ask.device_class)]
+    return [each.ask for each in claim.requests if each.ask != DeviceRequirements(each.ask.device_class)]

@@ -12,7 +12,7 @@ from itertools import chain, combinations, islice, product
 from typing import Final, NamedTuple
 
 from scheduler_ext.core.dra.consumable import MANY
-from scheduler_ext.core.dra.published import Attribute, Claim, Constraint, PublishedDevice, Requested
+from scheduler_ext.core.dra.published import Attribute, Claim, Constraint, PublishedDevice, RequestedDevices
 from scheduler_ext.core.intree.resource_fit import DEVICE_CLASS_PREFIX
 from scheduler_ext.core.intree.verdict import ClaimHosts
 
@@ -74,16 +74,16 @@ class ClaimPart(NamedTuple):
 
 
 # None for devices that are not known.
-Find = Callable[[Requested], CandidateDevices | None]
+Find = Callable[[RequestedDevices], CandidateDevices | None]
 # Whether the devices of a request are counted as units of a node.
-IsCounted = Callable[[Requested], bool]
+IsCounted = Callable[[RequestedDevices], bool]
 # Requests without their names, and the devices that each needs: no device twice, and of several requests only
 # devices that claims share.
-_Needed = Sequence[tuple[Requested, int]]
+_Needed = Sequence[tuple[RequestedDevices, int]]
 # The identity of a device, and whether claims share it.
 _Device = tuple[int, bool]
 # By request, how many claims each device serves.
-_Serves = Mapping[Requested, Mapping[_Device, int]]
+_Serves = Mapping[RequestedDevices, Mapping[_Device, int]]
 
 
 def hosts_of(claim: Claim, find: Find, is_counted: IsCounted, nodes: Collection[str]) -> Iterator[ClaimPart]:
@@ -118,12 +118,12 @@ def hosts_together(
     return _part("devices for all of its claims", needed, find, nodes, is_counted=counted)
 
 
-def _all_counted(requests: Iterable[Requested], is_counted: IsCounted) -> bool:
+def _all_counted(requests: Iterable[RequestedDevices], is_counted: IsCounted) -> bool:
     """Whether the sum of equal requests is counted otherwise; of alternatives, it is not."""
     return all(not each.choice and is_counted(each) for each in requests)
 
 
-def _text(request: Requested) -> str:
+def _text(request: RequestedDevices) -> str:
     if request.choice:
         return "devices of one of its alternatives"
     different = f"{request.devices:,} different " if request.devices > 1 else ""
@@ -131,27 +131,27 @@ def _text(request: Requested) -> str:
     return f"{different}devices {'for' if request.admin else 'of'} {of}"
 
 
-def _is_shared(request: Requested, find: Find) -> bool:
+def _is_shared(request: RequestedDevices, find: Find) -> bool:
     """Whether it asks several devices that claims share: none of them twice."""
     found = find(request) if request.devices > 1 else None
     return found is not None and any(each.serves.all > 1 for each in found.all)
 
 
-def _options(requests: Iterable[Requested]) -> list[list[Requested]]:
+def _options(requests: Iterable[RequestedDevices]) -> list[list[RequestedDevices]]:
     """Each request, or its alternatives."""
-    options: dict[object, list[Requested]] = {}
+    options: dict[object, list[RequestedDevices]] = {}
     for i, each in enumerate(requests):
         options.setdefault(each.name.partition("/")[0] if each.choice else i, []).append(each)
     return list(options.values())
 
 
-def _picks(options: Iterable[Sequence[Requested]]) -> list[Sequence[Requested]]:
+def _picks(options: Iterable[Sequence[RequestedDevices]]) -> list[Sequence[RequestedDevices]]:
     """One of the alternatives of each request, in every combination; none if there are too many."""
     picks = list(islice(product(*options), _MOST_CHOICES + 1))
     return list(picks) if len(picks) <= _MOST_CHOICES else []
 
 
-def _needed(requests: Iterable[Requested]) -> _Needed:
+def _needed(requests: Iterable[RequestedDevices]) -> _Needed:
     return [
         (each._replace(name="", devices=0, choice=0), max(1, each.devices, each.choice)) for each in requests
     ]
@@ -205,7 +205,7 @@ def _named(needed: str, *parts: object) -> str:
     return f"{DEVICE_CLASS_PREFIX}× {needed}?{digest}"
 
 
-def _share_devices(needed: _Needed, found: Mapping[Requested, CandidateDevices]) -> bool:
+def _share_devices(needed: _Needed, found: Mapping[RequestedDevices, CandidateDevices]) -> bool:
     """Whether several requests may get one device."""
     ids = [id(each.device) for request, _ in needed for each in found[request].all]
     return len(set(ids)) < len(ids)
@@ -213,7 +213,7 @@ def _share_devices(needed: _Needed, found: Mapping[Requested, CandidateDevices])
 
 def _sets_of(
     options: Sequence[_Needed],
-    devices: Mapping[Requested, Sequence[CandidateDevice]],
+    devices: Mapping[RequestedDevices, Sequence[CandidateDevice]],
     constraint: Constraint | None,
     later: int,
     is_counted: bool,
@@ -232,7 +232,7 @@ def _sets_of(
         return None
     if constraint is None:
         return min(MANY, sum(_most(needed, serves) for needed in able))
-    alike: dict[Attribute, dict[Requested, dict[_Device, int]]] = {}
+    alike: dict[Attribute, dict[RequestedDevices, dict[_Device, int]]] = {}
     for request, here in devices.items():
         for each in here:
             for value in each.device.values_of(constraint.attribute):
@@ -249,9 +249,9 @@ def _device(candidate: CandidateDevice) -> _Device:
     return id(candidate.device), candidate.device.facts.allow_multiple_allocations
 
 
-def _sums(needed: _Needed) -> Iterable[tuple[Requested, int]]:
+def _sums(needed: _Needed) -> Iterable[tuple[RequestedDevices, int]]:
     """As the requests are counted: those for equal devices together."""
-    sums: Counter[Requested] = Counter()
+    sums: Counter[RequestedDevices] = Counter()
     for request, count in needed:
         sums[request] += count
     return sums.items()

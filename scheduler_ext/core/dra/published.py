@@ -125,7 +125,7 @@ class TaintRule:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceAsk:
+class DeviceRequirements:
     """The requirements of a request on each of its devices: those of the class, and its own. `capacity` is
     what the device must have left where it may be allocated several times."""
 
@@ -135,12 +135,12 @@ class DeviceAsk:
     capacity: tuple[tuple[str, str], ...] = ()
 
 
-class Requested(NamedTuple):
+class RequestedDevices(NamedTuple):
     """A number of devices that a claim asks; 0 if their number depends on the node. `every`: all of them;
     `choice`: so many, or another of the claim's choices; `admin`: with admin access, which takes them from
     no pod. Constraints refer to the `name`, of a choice REQUEST/NAME."""
 
-    ask: DeviceAsk
+    ask: DeviceRequirements
     devices: int
     every: bool = False
     choice: int = 0
@@ -181,7 +181,7 @@ class Claim:
     uid: str
     namespace: str
     name: str
-    requests: tuple[Requested, ...] = ()
+    requests: tuple[RequestedDevices, ...] = ()
     devices: tuple[ClaimedDevice, ...] | None = None
     pods: tuple[tuple[str, str], ...] = ()
     node: str | None = None

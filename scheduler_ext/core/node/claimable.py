@@ -10,7 +10,7 @@ from typing import NamedTuple
 from scheduler_ext.core.dra.consumable import taken_amounts
 from scheduler_ext.core.dra.device import DraDevice, amounts, memory_mib
 from scheduler_ext.core.dra.device_taints import CORDONED, UNHEALTHY
-from scheduler_ext.core.dra.published import ClaimedDevice, DeviceAsk
+from scheduler_ext.core.dra.published import ClaimedDevice, DeviceRequirements
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.gpu.share_memory import DeviceHoldings, ShareMemory
 from scheduler_ext.core.intree.affinity import first_untolerated
@@ -96,7 +96,7 @@ class Claimable:
             taken += devices
         return tuple(taken)
 
-    def _take(self, part: DraDevice, ask: DeviceAsk) -> Iterator[ClaimedDevice]:
+    def _take(self, part: DraDevice, ask: DeviceRequirements) -> Iterator[ClaimedDevice]:
         """Take a device as often as it can be had."""
         consumed = (_taken(part, ask) or {}) if part.multiple else {}
         while self._available(part, ask) and self._consume(part, self._left):
@@ -128,7 +128,12 @@ class Claimable:
         return self._first[name]
 
     def _unit(
-        self, ask: DeviceAsk, parts: Sequence[DraDevice], slot: Slot, device: Device, here: DeviceHoldings
+        self,
+        ask: DeviceRequirements,
+        parts: Sequence[DraDevice],
+        slot: Slot,
+        device: Device,
+        here: DeviceHoldings,
     ) -> Unit:
         """What a GPU has for an ask, without a name."""
         left, plugin = dict(self._left), here.by_plugin
@@ -174,13 +179,13 @@ class Claimable:
         few."""
         return bool(part.multiple and self._held.allocated[part.id]) or _take_counters(part, left)
 
-    def _available(self, part: DraDevice, ask: DeviceAsk) -> int:
+    def _available(self, part: DraDevice, ask: DeviceRequirements) -> int:
         """How often kube-scheduler can allocate the device now."""
         if first_untolerated(part.taints, ask.tolerations) is not None:
             return 0
         return self._copies(part, ask)
 
-    def _copies(self, part: DraDevice, ask: DeviceAsk) -> int:
+    def _copies(self, part: DraDevice, ask: DeviceRequirements) -> int:
         """How often the device can be allocated beside what claims hold."""
         if not part.multiple:
             possible = not ask.capacity or _taken(part, ask) is not None
@@ -242,12 +247,12 @@ def _offers(info: NodeInfo, resource: str) -> bool:
     return any((amounts or {}).get(resource, 0) > 0 for amounts in (info.allocatable, info.capacity))
 
 
-def _taken(part: DraDevice, ask: DeviceAsk) -> dict[str, int] | None:
+def _taken(part: DraDevice, ask: DeviceRequirements) -> dict[str, int] | None:
     """What an ask takes of each capacity of a device; None if the device can never give it."""
     return taken_amounts(part.capacity, part.policies, amounts(dict(ask.capacity)))
 
 
-def _shared_mib(part: DraDevice, ask: DeviceAsk) -> int:
+def _shared_mib(part: DraDevice, ask: DeviceRequirements) -> int:
     """The MiB that an ask takes of a device which claims share; 0 if it takes the device whole."""
     taken = (_taken(part, ask) if part.multiple else None) or {}
     return memory_mib(taken) if taken.get("memory", 0) < part.capacity.get("memory", 0) else 0

@@ -13,13 +13,13 @@ from scheduler_ext.core.dra.published import (
     Claim,
     ClaimedDevice,
     Constraint,
-    DeviceAsk,
     DeviceId,
-    Requested,
+    DeviceRequirements,
+    RequestedDevices,
 )
 from scheduler_ext.core.intree.affinity import Toleration
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.dra.resource_api import Selector, amount_text, expressions
+from scheduler_ext.wire.dra.resource_api import SelectorObject, amount_text, expressions
 from scheduler_ext.wire.kube import KubeStruct, strings
 
 # The most devices of a claim (k8s.io/api/resource, AllocationResultsMaxSize).
@@ -44,7 +44,7 @@ class _Request(KubeStruct):
 
     name: str | None = None
     device_class_name: str | None = None
-    selectors: list[Selector] | None = None
+    selectors: list[SelectorObject] | None = None
     allocation_mode: str | None = None
     count: int | None = None
     admin_access: bool | None = None
@@ -57,7 +57,7 @@ class _DeviceRequest(_Request):
     first_available: list[_Request] | None = None
 
 
-class _Constraint(KubeStruct):
+class _DeviceConstraint(KubeStruct):
     requests: list[str] | None = None
     match_attribute: str | None = None
     distinct_attribute: str | None = None
@@ -65,7 +65,7 @@ class _Constraint(KubeStruct):
 
 class _DeviceClaim(KubeStruct):
     requests: list[_DeviceRequest] | None = None
-    constraints: list[_Constraint] | None = None
+    constraints: list[_DeviceConstraint] | None = None
 
 
 class _ClaimSpec(KubeStruct):
@@ -84,7 +84,7 @@ class _Results(KubeStruct):
     results: list[_Result] | None = None
 
 
-class _Allocation(KubeStruct):
+class _AllocationResult(KubeStruct):
     devices: _Results | None = None
     node_selector: kube.NodeSelector | None = None
 
@@ -96,7 +96,7 @@ class _Consumer(KubeStruct):
 
 
 class _ClaimStatus(KubeStruct):
-    allocation: _Allocation | None = None
+    allocation: _AllocationResult | None = None
     reserved_for: list[_Consumer] | None = None
 
 
@@ -163,7 +163,7 @@ def _constraints(asked: _DeviceClaim) -> tuple[Constraint, ...]:
     )
 
 
-def _requests(asked: _DeviceClaim) -> tuple[tuple[Requested, ...], tuple[str, ...]]:
+def _requests(asked: _DeviceClaim) -> tuple[tuple[RequestedDevices, ...], tuple[str, ...]]:
     """What the requests of a claim require of each device, and the features that are not modelled."""
     requests, missing = [], dict[str, None]()
     if asked.constraints:
@@ -172,7 +172,7 @@ def _requests(asked: _DeviceClaim) -> tuple[tuple[Requested, ...], tuple[str, ..
         if each.first_available:
             missing["firstAvailable"] = None
             requests += [
-                Requested(
+                RequestedDevices(
                     _ask(one),
                     0,
                     every=one.allocation_mode == "All",
@@ -191,7 +191,7 @@ def _requests(asked: _DeviceClaim) -> tuple[tuple[Requested, ...], tuple[str, ..
         count = _count(exactly)
         admin = bool(exactly.admin_access)
         requests.append(
-            Requested(_ask(exactly), 0 if every else count, every, admin=admin, name=each.name or "")
+            RequestedDevices(_ask(exactly), 0 if every else count, every, admin=admin, name=each.name or "")
         )
     return tuple(requests), tuple(missing)
 
@@ -214,9 +214,9 @@ def _charged(asked: _DeviceClaim) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(charged.items()))
 
 
-def _ask(request: _Request) -> DeviceAsk:
+def _ask(request: _Request) -> DeviceRequirements:
     capacity = (request.capacity.requests if request.capacity is not None else None) or {}
-    return DeviceAsk(
+    return DeviceRequirements(
         request.device_class_name or "",
         expressions(request.selectors),
         tuple(
@@ -227,7 +227,7 @@ def _ask(request: _Request) -> DeviceAsk:
     )
 
 
-def _claimed(allocation: _Allocation) -> tuple[ClaimedDevice, ...]:
+def _claimed(allocation: _AllocationResult) -> tuple[ClaimedDevice, ...]:
     results = (allocation.devices.results if allocation.devices is not None else None) or ()
     return tuple(
         ClaimedDevice(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from scheduler_ext.core.dra.published import DeviceClass
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.dra.resource_api import Selector, expressions
+from scheduler_ext.wire.dra.resource_api import SelectorObject, expressions
 from scheduler_ext.wire.kube import KubeStruct
 from scheduler_ext.wire.times import seconds
 
 
 class _DeviceClassSpec(KubeStruct):
-    selectors: list[Selector] | None = None
+    selectors: list[SelectorObject] | None = None
     extended_resource_name: str | None = None
 
 

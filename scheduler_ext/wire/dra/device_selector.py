@@ -10,18 +10,22 @@ from typing import Final, Protocol
 
 from scheduler_ext.core.dra.published import DeviceFacts
 from scheduler_ext.feature import installed
-from scheduler_ext.wire.dra.plain_selector import ADMITS, Answer, Outcome, read_plain
+from scheduler_ext.wire.dra.plain_selector import ADMITS, SelectorAnswer, SelectorOutcome, read_plain
 
 # Kubernetes' limit in bytes (resource/v1, CELSelectorExpressionMaxLength).
 MAX_LENGTH: Final = 10 * 1024
 MAX_EXPRESSIONS: Final = 32  # resource/v1, DeviceSelectorsMaxSize
-_AS_TRUTH: Final = {Outcome.ADMITS: True, Outcome.REJECTS: False, Outcome.FAILS: False}
+_AS_TRUTH: Final = {
+    SelectorOutcome.ADMITS: True,
+    SelectorOutcome.REJECTS: False,
+    SelectorOutcome.FAILS: False,
+}
 
 
 class Expression(Protocol):
     """One expression."""
 
-    def answer(self, device: DeviceFacts) -> Answer:
+    def answer(self, device: DeviceFacts) -> SelectorAnswer:
         """Return the outcome for a device."""
 
 
@@ -56,15 +60,15 @@ class DeviceSelector:
             self.failure = answer.reason
         return _AS_TRUTH.get(answer.outcome)
 
-    def answer(self, device: DeviceFacts) -> Answer:
+    def answer(self, device: DeviceFacts) -> SelectorAnswer:
         """Return the outcome for a device, with the reason of a failure or of an unknown one."""
         for number, expression in enumerate(self._expressions):
             answer = expression.answer(device)
             if answer.reason:
                 return answer._replace(reason=f"selectors[{number}].cel.expression: {answer.reason}")
-            if answer.outcome is not Outcome.ADMITS:
+            if answer.outcome is not SelectorOutcome.ADMITS:
                 return answer
-        return ADMITS if self.problem is None else Answer(Outcome.UNKNOWN, self.problem)
+        return ADMITS if self.problem is None else SelectorAnswer(SelectorOutcome.UNKNOWN, self.problem)
 
 
 def _read(text: object) -> Expression | str:

@@ -40,7 +40,7 @@ _PART: Final = re.compile(
 )
 
 
-class Outcome(Enum):
+class SelectorOutcome(Enum):
     """`FAILS`: the expression ends with an error, and kube-scheduler gives up the whole attempt to schedule
     the pod, on every node. `UNKNOWN`: this product cannot evaluate the expression for the device as
     Kubernetes does."""
@@ -51,20 +51,22 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
-class Answer(NamedTuple):
+class SelectorAnswer(NamedTuple):
     """An outcome. `reason`: one line for FAILS and UNKNOWN, otherwise empty."""
 
-    outcome: Outcome
+    outcome: SelectorOutcome
     reason: str = ""
 
 
-ADMITS: Final = Answer(Outcome.ADMITS)
-REJECTS: Final = Answer(Outcome.REJECTS)
+ADMITS: Final = SelectorAnswer(SelectorOutcome.ADMITS)
+REJECTS: Final = SelectorAnswer(SelectorOutcome.REJECTS)
 
 
-def fails(error: str) -> Answer:
+def fails(error: str) -> SelectorAnswer:
     """Return the answer of an expression that ends with an error."""
-    return Answer(Outcome.FAILS, f"{error}: test with has() whether the device has the attribute")
+    return SelectorAnswer(
+        SelectorOutcome.FAILS, f"{error}: test with has() whether the device has the attribute"
+    )
 
 
 class UnreadableError(ValueError):
@@ -86,7 +88,7 @@ class PlainExpression:
         paths = {path for path, _ in self._equalities if path is not None}
         self._attributes = [(path, "/".join(path), f"attribute {'/'.join(path)}") for path in sorted(paths)]
 
-    def answer(self, device: DeviceFacts) -> Answer:
+    def answer(self, device: DeviceFacts) -> SelectorAnswer:
         """Return the outcome for a device."""
         values: dict[tuple[str, str] | None, object] = {}
         try:
@@ -97,7 +99,7 @@ class PlainExpression:
                 values[attribute] = value if value is _MISSING else _comparable(part, value)
             values[None] = readable_text("driver", device.driver)
         except UnreadableError as error:
-            return Answer(Outcome.UNKNOWN, f"{error}")
+            return SelectorAnswer(SelectorOutcome.UNKNOWN, f"{error}")
         missing: tuple[str, str] | None = None
         for path, constant in self._equalities:
             value = values[path]

@@ -55,11 +55,11 @@ class _Cel(KubeStruct):
     expression: str | None = None
 
 
-class Selector(KubeStruct):
+class SelectorObject(KubeStruct):
     cel: _Cel | None = None
 
 
-def expressions(selectors: Iterable[Selector] | None) -> tuple[str, ...]:
+def expressions(selectors: Iterable[SelectorObject] | None) -> tuple[str, ...]:
     """The CEL expressions of selectors."""
     return tuple((each.cel or _Cel()).expression or "" for each in selectors or ())
 

@@ -26,7 +26,7 @@ from scheduler_ext.wire.selectors import requirements
 _NULL = Raw(b"null")
 
 
-class _Pool(KubeStruct):
+class _ResourcePool(KubeStruct):
     name: str | None = None
     generation: int | None = None
     resource_slice_count: int | None = None
@@ -44,7 +44,7 @@ class _AttributeValue(KubeStruct):
     versions: list[str] | None = None
 
 
-class _Value(KubeStruct):
+class _Quantity(KubeStruct):
     value: Raw = _NULL
 
 
@@ -55,19 +55,19 @@ class _ValidRange(KubeStruct):
     step: Raw = _NULL
 
 
-class _RequestPolicy(KubeStruct):
+class _CapacityRequestPolicy(KubeStruct):
     default: Raw = _NULL
     valid_values: list[Raw] | None = None
     valid_range: _ValidRange | None = None
 
 
-class _Capacity(_Value):
-    request_policy: _RequestPolicy | None = None
+class _Capacity(_Quantity):
+    request_policy: _CapacityRequestPolicy | None = None
 
 
 class _ConsumedCounters(KubeStruct):
     counter_set: str | None = None
-    counters: dict[str, _Value] | None = None
+    counters: dict[str, _Quantity] | None = None
 
 
 class _Reach(KubeStruct):
@@ -95,12 +95,12 @@ class _DeviceObject(_DeviceFields):
 
 class _CounterSet(KubeStruct):
     name: str | None = None
-    counters: dict[str, _Value] | None = None
+    counters: dict[str, _Quantity] | None = None
 
 
 class _SliceSpec(_Reach):
     driver: str | None = None
-    pool: _Pool | None = None
+    pool: _ResourcePool | None = None
     per_device_node_selection: bool | None = None
     devices: list[_DeviceObject] | None = None
     shared_counters: list[_CounterSet] | None = None
@@ -114,7 +114,7 @@ class SliceObject(KubeStruct):
 def read_slice(item: SliceObject) -> ResourceSlice:
     """A ResourceSlice."""
     metadata, spec = item.metadata or kube.ObjectMeta(), item.spec or _SliceSpec()
-    pool, driver = spec.pool or _Pool(), spec.driver or ""
+    pool, driver = spec.pool or _ResourcePool(), spec.driver or ""
     return ResourceSlice(
         name=metadata.name or "",
         driver=driver,
@@ -184,7 +184,7 @@ def _list_of(value: _AttributeValue) -> tuple[Attribute, ...]:
     return tuple(several)
 
 
-def _policy(policy: _RequestPolicy) -> RequestPolicy:
+def _policy(policy: _CapacityRequestPolicy) -> RequestPolicy:
     valid = policy.valid_range or _ValidRange()
     values = (_amount(each) for each in policy.valid_values or ())
     return RequestPolicy(
@@ -213,7 +213,7 @@ def _attributes(values: dict[str, _AttributeValue] | None) -> Iterator[tuple[str
                 yield name, value
 
 
-def _counters(values: dict[str, _Value] | None) -> Iterator[tuple[str, int]]:
+def _counters(values: dict[str, _Quantity] | None) -> Iterator[tuple[str, int]]:
     for name, each in (values or {}).items():
         if (amount := _amount(each.value)) is not None:
             yield name, max(0, amount)

@@ -12,7 +12,7 @@ from scheduler_ext.core.dra import device_names
 from scheduler_ext.core.dra.device import NodeDevices
 from scheduler_ext.core.dra.device_names import MOST_ASKS, ask_resource
 from scheduler_ext.core.dra.known_claims import ClaimRequest
-from scheduler_ext.core.dra.published import DeviceAsk, DeviceClass, ResourceSlice, TaintRule
+from scheduler_ext.core.dra.published import DeviceClass, DeviceRequirements, ResourceSlice, TaintRule
 from scheduler_ext.core.intree.affinity import Taint
 from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -32,7 +32,9 @@ from tests.core.dra.published import (
 )
 
 SICK = Taint("example.com/sick", "", "NoSchedule")
-H100 = DeviceAsk(DRIVER, ("device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB HBM3'",))
+H100 = DeviceRequirements(
+    DRIVER, ("device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB HBM3'",)
+)
 
 
 def on_node(index: DeviceIndex) -> NodeDevices:
@@ -140,7 +142,7 @@ def test_names_stay_while_there_is_room_for_them() -> None:
     index = index_of(GPU_CLASS, part(0), waiting("h100", H100))
     index.settle()
     index.remove_claim("uid-h100")
-    index.update_claim(waiting("other", DeviceAsk(DRIVER, ("device.attributes['x'].n == 1",))))
+    index.update_claim(waiting("other", DeviceRequirements(DRIVER, ("device.attributes['x'].n == 1",))))
     index.settle()
     index.update_claim(waiting("h100", H100))
     assert index.take_renamed(10) == [], "pods of two templates that take turns"
@@ -150,7 +152,7 @@ def test_names_stay_while_there_is_room_for_them() -> None:
 
 def test_claims_with_too_many_different_requirements_count_as_those_of_their_class() -> None:
     index = index_of(GPU_CLASS, part(0))
-    asks = [DeviceAsk(DRIVER, (f"device.attributes['x'].n == {i}",)) for i in range(MOST_ASKS + 1)]
+    asks = [DeviceRequirements(DRIVER, (f"device.attributes['x'].n == {i}",)) for i in range(MOST_ASKS + 1)]
     for i, ask in enumerate(asks):
         index.update_claim(waiting(f"c{i}", ask))
     index.settle()
@@ -165,7 +167,7 @@ def test_claims_with_too_many_different_requirements_count_as_those_of_their_cla
 
 def test_requirements_have_fewer_names_where_there_are_many_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_names, "MOST_ANSWERS", 8)
-    asks = [DeviceAsk(DRIVER, (f"device.attributes['x'].n == {i}",)) for i in range(3)]
+    asks = [DeviceRequirements(DRIVER, (f"device.attributes['x'].n == {i}",)) for i in range(3)]
     claims = [waiting(f"c{i}", ask) for i, ask in enumerate(asks)]
     index = index_of(GPU_CLASS, one_slice("node", [gpu(i) for i in range(4)]), *claims)
     index.settle()

@@ -11,7 +11,7 @@ import pytest
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.cache.node_record import NodeRecord
-from scheduler_ext.core.dra.published import DeviceAsk, Requested
+from scheduler_ext.core.dra.published import DeviceRequirements, RequestedDevices
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import PendingPod
@@ -30,7 +30,9 @@ from tests.core.dra.published import (
 )
 from tests.core.reported import bound
 
-H100 = DeviceAsk(DRIVER, ("device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB HBM3'",))
+H100 = DeviceRequirements(
+    DRIVER, ("device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB HBM3'",)
+)
 LABELLED = NodeRecord(uid="uid", estimate=Estimate("nvidia", canonical_model("H100"), 1))
 
 
@@ -99,20 +101,22 @@ def test_nodes_learn_new_names_some_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("asks", "expected"),
     [
-        pytest.param([(DeviceAsk(DRIVER), 2)], TaskClass(4000, 2), id="two GPUs"),
+        pytest.param([(DeviceRequirements(DRIVER), 2)], TaskClass(4000, 2), id="two GPUs"),
         pytest.param([(H100, 1)], TaskClass(4000, 1), id="a GPU with requirements"),
-        pytest.param([(DeviceAsk(DRIVER), 0)], None, id="a number that depends on the node"),
+        pytest.param([(DeviceRequirements(DRIVER), 0)], None, id="a number that depends on the node"),
         pytest.param(
-            [(DeviceAsk(DRIVER, capacity=(("memory", "20Gi"),)), 2)],
+            [(DeviceRequirements(DRIVER, capacity=(("memory", "20Gi"),)), 2)],
             TaskClass(4000, shares_mib=(20480, 20480)),
             id="two parts of GPUs",
         ),
         pytest.param(
-            [(DeviceAsk(DRIVER, capacity=(("bandwidth", "20"),)), 1)], None, id="a part of something else"
+            [(DeviceRequirements(DRIVER, capacity=(("bandwidth", "20"),)), 1)],
+            None,
+            id="a part of something else",
         ),
-        pytest.param([(DeviceAsk("mig.nvidia.com"), 1)], None, id="a MIG instance"),
+        pytest.param([(DeviceRequirements("mig.nvidia.com"), 1)], None, id="a MIG instance"),
         pytest.param(
-            [(DeviceAsk(DRIVER), 8, False, 0, True), (DeviceAsk(DRIVER), 1)],
+            [(DeviceRequirements(DRIVER), 8, False, 0, True), (DeviceRequirements(DRIVER), 1)],
             TaskClass(4000, 1),
             id="a GPU, and admin access to others",
         ),
@@ -128,7 +132,7 @@ def test_pods_that_ask_through_claims_are_demand(
     pending = PendingPod(pod, "1", "ours", claims=("c",))
     cache.update_pending(pending)
     assert not cache.demand.workload().parts, "its claim is not known yet"
-    requests = tuple(Requested(*each) for each in asks)
+    requests = tuple(RequestedDevices(*each) for each in asks)
     cache.devices.update_claim(replace(waiting("c", asks[0][0]), namespace=pod.namespace, requests=requests))
     for _ in range(2):
         cache.update_pending(pending)
@@ -144,7 +148,7 @@ def test_running_pods_that_ask_through_claims_are_demand(claim_first: bool) -> N
     pod = bound("p", cpu_milli=4000)
     held = replace(
         claim("train", "gpu-0", "gpu-1", pod=pod.uid),
-        requests=waiting("train", DeviceAsk(DRIVER), 2).requests,
+        requests=waiting("train", DeviceRequirements(DRIVER), 2).requests,
     )
     if not claim_first:
         cache.confirm(pod, "node", 1.0)
@@ -163,7 +167,7 @@ def test_running_pods_that_share_a_claim_are_one_demand() -> None:
     pods = [bound(name) for name in ("p", "q")]
     held = replace(
         claim("train", "gpu-0"),
-        requests=waiting("train", DeviceAsk(DRIVER)).requests,
+        requests=waiting("train", DeviceRequirements(DRIVER)).requests,
         pods=tuple((pod.uid, pod.name) for pod in pods),
     )
     cache.touch_devices(cache.devices.update_claim(held), 1.0)

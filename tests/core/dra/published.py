@@ -8,12 +8,12 @@ from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.dra.published import (
     Claim,
     ClaimedDevice,
-    DeviceAsk,
     DeviceClass,
     DeviceFacts,
     DeviceId,
+    DeviceRequirements,
     PublishedDevice,
-    Requested,
+    RequestedDevices,
     ResourceSlice,
 )
 from scheduler_ext.core.dra.semantic_version import parse_version
@@ -99,8 +99,8 @@ def claim(
     )
 
 
-def waiting(name: str, ask: DeviceAsk, count: int = 1) -> Claim:
-    return Claim(uid=f"uid-{name}", namespace="default", name=name, requests=(Requested(ask, count),))
+def waiting(name: str, ask: DeviceRequirements, count: int = 1) -> Claim:
+    return Claim(uid=f"uid-{name}", namespace="default", name=name, requests=(RequestedDevices(ask, count),))
 
 
 def index_of(*items: ResourceSlice | DeviceClass | Claim) -> DeviceIndex:

@@ -13,10 +13,10 @@ from scheduler_ext.core.dra.hosts import CandidateDevice, CandidateDevices, Devi
 from scheduler_ext.core.dra.published import (
     Claim,
     Constraint,
-    DeviceAsk,
     DeviceFacts,
+    DeviceRequirements,
     PublishedDevice,
-    Requested,
+    RequestedDevices,
 )
 
 ROOT = "example.com/root"
@@ -36,12 +36,15 @@ def device(name: str, root: str) -> PublishedDevice:
 
 def served(constraint: Constraint, kinds: Sequence[Kind], *, same: bool) -> int:
     """How many claims the node serves; with `same`, all requests may get the devices of the first."""
-    requests = [Requested(DeviceAsk(f"class-{i}"), count, name=f"r{i}") for i, (_, count) in enumerate(kinds)]
+    requests = [
+        RequestedDevices(DeviceRequirements(f"class-{i}"), count, name=f"r{i}")
+        for i, (_, count) in enumerate(kinds)
+    ]
     devices = [
         [device(f"{i}-{j}", root) for j, root in enumerate(roots)] for i, (roots, _) in enumerate(kinds)
     ]
 
-    def find(request: Requested) -> CandidateDevices:
+    def find(request: RequestedDevices) -> CandidateDevices:
         index = 0 if same else int(request.ask.device_class[-1])
         here = [CandidateDevice(each, DeviceCount(1, 1)) for each in devices[index]]
         return CandidateDevices(here, {NODE: here}, is_exact=True)

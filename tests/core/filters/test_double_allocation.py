@@ -19,8 +19,8 @@ from scheduler_ext.core.dra.published import (
     Attribute,
     Claim,
     Consumption,
-    DeviceAsk,
     DeviceFacts,
+    DeviceRequirements,
     PublishedDevice,
 )
 from scheduler_ext.core.filters import REASONS
@@ -372,7 +372,7 @@ def part(name: str, memory: str) -> Claim:
 
 
 def test_a_part_of_a_shared_device_is_as_large_as_it_was_asked() -> None:
-    quarter = DeviceAsk("gpu.nvidia.com", capacity=(("memory", "20Gi"),))
+    quarter = DeviceRequirements("gpu.nvidia.com", capacity=(("memory", "20Gi"),))
     index = index_of(GPU_CLASS, one_slice("node", [partible(0)]), waiting("next", quarter))
     ((slot,), name) = node(index).state.slots, index.resource_of(quarter)
     (unit,) = (unit for unit in slot.units if unit.resource == name)
@@ -447,7 +447,7 @@ def test_claims_that_share_a_gpu(
     held: str | None, policy: RequestPolicy | None, asked: str | None, free: int
 ) -> None:
     device_ = replace(partible(0), policies={} if policy is None else {"memory": policy})
-    ask = DeviceAsk("gpu.nvidia.com", capacity=(("memory", asked),) if asked else ())
+    ask = DeviceRequirements("gpu.nvidia.com", capacity=(("memory", asked),) if asked else ())
     index = index_of(GPU_CLASS, one_slice("node", [device_]), waiting("next", ask))
     if held:
         index.update_claim(part("c", held))
@@ -475,7 +475,7 @@ def test_gpus_without_capacity_are_shared_without_limit() -> None:
 )
 def test_a_claim_that_tolerates_the_taint_gets_the_gpu(index: DeviceIndex, report: Report) -> None:
     """As a diagnosis asks for it."""
-    tolerant = DeviceAsk("gpu.nvidia.com", tolerations=(Toleration("", "Exists", "", ""),))
+    tolerant = DeviceRequirements("gpu.nvidia.com", tolerations=(Toleration("", "Exists", "", ""),))
     index.update_claim(waiting("diagnosis", tolerant))
     index.settle()
     name = index.resource_of(tolerant)
@@ -488,7 +488,7 @@ def test_claims_that_share_a_device_share_its_counters() -> None:
     """kube-scheduler counts them once for a device, not for each of its claims."""
     counted = replace(partible(0), consumes=(Consumption("gpu-0", "memory", 80),))
     item = replace(one_slice("node", [counted, gpu(1)]), counters={("gpu-0", "memory"): 80})
-    ask = DeviceAsk("gpu.nvidia.com", capacity=(("memory", "10Gi"),))
+    ask = DeviceRequirements("gpu.nvidia.com", capacity=(("memory", "10Gi"),))
     index = index_of(GPU_CLASS, item, waiting("next", ask), part("c", "10Gi"))
     name = index.resource_of(ask)
     assert name is not None

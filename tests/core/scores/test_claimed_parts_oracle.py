@@ -14,7 +14,7 @@ from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import SchedulingPolicy
 from scheduler_ext.core.dra.device import amounts
-from scheduler_ext.core.dra.published import DeviceAsk
+from scheduler_ext.core.dra.published import DeviceRequirements
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
@@ -30,8 +30,8 @@ _gpus = st.tuples(st.sampled_from(PRODUCTS), st.booleans(), st.sampled_from(HELD
 nodes_of_gpus = st.lists(_gpus, min_size=1, max_size=3)
 
 
-def _asked(memory: str) -> DeviceAsk:
-    return DeviceAsk("gpu.nvidia.com", capacity=(("memory", memory),))
+def _asked(memory: str) -> DeviceRequirements:
+    return DeviceRequirements("gpu.nvidia.com", capacity=(("memory", memory),))
 
 
 def infos_of(

@@ -8,20 +8,20 @@ from functools import cache
 from typing import Final
 
 from scheduler_ext.features.claims.cel.device_expression import read_expression
-from scheduler_ext.wire.dra.plain_selector import Outcome
+from scheduler_ext.wire.dra.plain_selector import SelectorOutcome
 from tests.wire.dra.recorded_selectors import ANSWERS, CASES, DEVICES
 
 # kube-scheduler treats an expression that does not compile like one that fails.
 ALLOWED: Final = {
-    "admits": {Outcome.ADMITS, Outcome.UNKNOWN},
-    "rejects": {Outcome.REJECTS, Outcome.UNKNOWN},
-    "fails": {Outcome.FAILS, Outcome.UNKNOWN},
-    "invalid": {Outcome.FAILS, Outcome.UNKNOWN},
+    "admits": {SelectorOutcome.ADMITS, SelectorOutcome.UNKNOWN},
+    "rejects": {SelectorOutcome.REJECTS, SelectorOutcome.UNKNOWN},
+    "fails": {SelectorOutcome.FAILS, SelectorOutcome.UNKNOWN},
+    "invalid": {SelectorOutcome.FAILS, SelectorOutcome.UNKNOWN},
 }
 
 
 @cache
-def outcomes() -> list[tuple[str, str, str, Outcome]]:
+def outcomes() -> list[tuple[str, str, str, SelectorOutcome]]:
     """(expression, device, Kubernetes' answer, outcome) of all cases."""
     read = {text: read_expression(text) for text in CASES["expressions"]}
     return [
@@ -29,7 +29,7 @@ def outcomes() -> list[tuple[str, str, str, Outcome]]:
             text,
             name,
             ANSWERS[text][name],
-            Outcome.UNKNOWN if isinstance(found, str) else found.answer(device).outcome,
+            SelectorOutcome.UNKNOWN if isinstance(found, str) else found.answer(device).outcome,
         )
         for text, found in read.items()
         for name, device in DEVICES.items()
@@ -42,7 +42,7 @@ def test_no_answer_differs_from_that_of_kubernetes() -> None:
 
 def test_few_answers_are_unknown() -> None:
     answered = Counter(
-        outcome is not Outcome.UNKNOWN for _, _, answer, outcome in outcomes() if answer != "invalid"
+        outcome is not SelectorOutcome.UNKNOWN for _, _, answer, outcome in outcomes() if answer != "invalid"
     )
     assert len(CASES["expressions"]) >= 400
     assert answered[True] / answered.total() > 0.8

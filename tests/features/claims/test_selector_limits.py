@@ -14,7 +14,7 @@ from scheduler_ext.core.dra.semantic_version import SemanticVersion
 from scheduler_ext.features.claims.cel import device_expression
 from scheduler_ext.features.claims.cel.device_expression import read_expression
 from scheduler_ext.wire.dra.device_selector import DeviceSelector
-from scheduler_ext.wire.dra.plain_selector import Answer, Outcome
+from scheduler_ext.wire.dra.plain_selector import SelectorAnswer, SelectorOutcome
 from tests.wire.dra.recorded_selectors import CASES
 
 GPU = "device.attributes['gpu.nvidia.com']"
@@ -62,7 +62,7 @@ def test_a_hostile_expression_ends_and_admits_nothing(expression: str) -> None:
     """Each takes milliseconds; a backtracking or exponential evaluation would not end."""
     selector = DeviceSelector([expression])
     answer = selector.answer(DEVICE)
-    assert answer.outcome is not Outcome.ADMITS or selector.problem is None
+    assert answer.outcome is not SelectorOutcome.ADMITS or selector.problem is None
     assert selector.problem is None or ("\n" not in selector.problem and len(selector.problem) < 400)
 
 
@@ -104,7 +104,7 @@ CAPACITIES: list[Any] = ["80GB", "", "1e99", 5, "9" * 65]
 def test_an_unreadable_value_is_unknown_where_it_is_read(device: DeviceFacts) -> None:
     memory = "device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('1'))"
     read = memory if device.capacity else f"'x' == {GPU}.odd"
-    assert DeviceSelector([read]).answer(device).outcome is Outcome.UNKNOWN
+    assert DeviceSelector([read]).answer(device).outcome is SelectorOutcome.UNKNOWN
     assert DeviceSelector([f"'gpu' == {GPU}.type"]).admits(device) is True
 
 
@@ -133,7 +133,7 @@ def test_devices_that_differ_elsewhere_are_evaluated_once(monkeypatch: pytest.Mo
     evaluated: list[DeviceFacts] = []
     evaluate = device_expression.DeviceExpression.evaluate
 
-    def counting(expression: Any, device: DeviceFacts) -> Answer:
+    def counting(expression: Any, device: DeviceFacts) -> SelectorAnswer:
         evaluated.append(device)
         return evaluate(expression, device)
 

@@ -11,7 +11,7 @@ from scheduler_ext.core.dra.semantic_version import parse_version
 from scheduler_ext.feature import Feature
 from scheduler_ext.wire.dra import device_selector
 from scheduler_ext.wire.dra.device_selector import DeviceSelector
-from scheduler_ext.wire.dra.plain_selector import Outcome
+from scheduler_ext.wire.dra.plain_selector import SelectorOutcome
 
 GPU = "device.attributes['gpu.nvidia.com']"
 H100 = DeviceFacts("gpu.nvidia.com", {"type": "gpu", "driverVersion": parse_version("580.1.2")}, {})
@@ -20,35 +20,35 @@ H100 = DeviceFacts("gpu.nvidia.com", {"type": "gpu", "driverVersion": parse_vers
 @pytest.mark.parametrize(
     ("expressions", "expected"),
     [
-        pytest.param([], Outcome.ADMITS, id="no expression admits every device"),
+        pytest.param([], SelectorOutcome.ADMITS, id="no expression admits every device"),
         pytest.param(
             [f"{GPU}.type == 'mig'", f"{GPU}.profile == '1g.10gb'"],
-            Outcome.REJECTS,
+            SelectorOutcome.REJECTS,
             id="an expression after one that rejects does not matter",
         ),
         pytest.param(
             [f"{GPU}.profile == '1g.10gb'", f"{GPU}.type == 'mig'"],
-            Outcome.FAILS,
+            SelectorOutcome.FAILS,
             id="an expression that fails ends the evaluation",
         ),
         pytest.param(
             [f"{GPU}.type == 'mig'", "'a'.find('a') == 'a'"],
-            Outcome.REJECTS,
+            SelectorOutcome.REJECTS,
             id="an unsupported expression does not matter after one that rejects",
         ),
         pytest.param(
             [f"{GPU}.type == 'gpu'", "'a'.find('a') == 'a'"],
-            Outcome.UNKNOWN,
+            SelectorOutcome.UNKNOWN,
             id="an unsupported expression makes the answer unknown",
         ),
         pytest.param(
             [f"{GPU}.driverVersion == '580.1.2'"],
-            Outcome.UNKNOWN,
+            SelectorOutcome.UNKNOWN,
             id="a version that is compared with a string is unknown",
         ),
     ],
 )
-def test_the_outcome_is_that_of_kube_scheduler(expressions: list[str], expected: Outcome) -> None:
+def test_the_outcome_is_that_of_kube_scheduler(expressions: list[str], expected: SelectorOutcome) -> None:
     assert DeviceSelector(expressions).answer(H100).outcome is expected
 
 

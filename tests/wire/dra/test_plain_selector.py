@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_ext.core.dra.published import DeviceFacts
 from scheduler_ext.core.dra.semantic_version import parse_version
-from scheduler_ext.wire.dra.plain_selector import Outcome, read_plain
+from scheduler_ext.wire.dra.plain_selector import SelectorOutcome, read_plain
 from tests.wire.dra.recorded_selectors import ANSWERS, CASES, DEVICES
 
 GPU = "device.attributes['gpu.nvidia.com']"
@@ -51,7 +51,7 @@ def test_an_expression_is_plain(text: str) -> None:
     }
     plain = read_plain(text)
     assert plain is not None
-    assert plain.answer(DeviceFacts("gpu.nvidia.com", attributes, {})).outcome is Outcome.ADMITS
+    assert plain.answer(DeviceFacts("gpu.nvidia.com", attributes, {})).outcome is SelectorOutcome.ADMITS
 
 
 @pytest.mark.parametrize(
@@ -100,38 +100,44 @@ def test_an_expression_is_left_to_cel(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "attributes", "expected"),
     [
-        pytest.param(f"{GPU}.type == 'gpu'", {"type": "mig"}, Outcome.REJECTS, id="another value"),
-        pytest.param(f"{GPU}.type == '1'", {"type": 1}, Outcome.REJECTS, id="a value of another type"),
-        pytest.param(f"{GPU}.type == 1", {"type": True}, Outcome.REJECTS, id="a truth value is no number"),
-        pytest.param(f"{GPU}.type == 'gpu'", {}, Outcome.FAILS, id="a missing attribute"),
+        pytest.param(f"{GPU}.type == 'gpu'", {"type": "mig"}, SelectorOutcome.REJECTS, id="another value"),
+        pytest.param(
+            f"{GPU}.type == '1'", {"type": 1}, SelectorOutcome.REJECTS, id="a value of another type"
+        ),
+        pytest.param(
+            f"{GPU}.type == 1", {"type": True}, SelectorOutcome.REJECTS, id="a truth value is no number"
+        ),
+        pytest.param(f"{GPU}.type == 'gpu'", {}, SelectorOutcome.FAILS, id="a missing attribute"),
         pytest.param(
             f"{GPU}.a == 1 && device.driver == 'x'",
             {},
-            Outcome.REJECTS,
+            SelectorOutcome.REJECTS,
             id="one missing, and one false after it",
         ),
         pytest.param(
             "device.attributes['x.com'].type == 'gpu'",
             {"type": "gpu"},
-            Outcome.FAILS,
+            SelectorOutcome.FAILS,
             id="an attribute without a domain is the driver's",
         ),
-        pytest.param(f"{GPU}.type == 'gpu'", {"type": "a" * 129}, Outcome.UNKNOWN, id="a long text"),
-        pytest.param(f"{GPU}.type == 'gpu'", {"type": "\ud800"}, Outcome.UNKNOWN, id="half of a pair"),
-        pytest.param(f"{GPU}.type == 1", {"type": 2**63}, Outcome.UNKNOWN, id="a number of 65 bits"),
-        pytest.param(f"{GPU}.type == 1", {"type": [1]}, Outcome.UNKNOWN, id="a list"),
+        pytest.param(f"{GPU}.type == 'gpu'", {"type": "a" * 129}, SelectorOutcome.UNKNOWN, id="a long text"),
+        pytest.param(
+            f"{GPU}.type == 'gpu'", {"type": "\ud800"}, SelectorOutcome.UNKNOWN, id="half of a pair"
+        ),
+        pytest.param(f"{GPU}.type == 1", {"type": 2**63}, SelectorOutcome.UNKNOWN, id="a number of 65 bits"),
+        pytest.param(f"{GPU}.type == 1", {"type": [1]}, SelectorOutcome.UNKNOWN, id="a list"),
         pytest.param(
             f"device.driver == 'x' && {GPU}.type == '1.0.0'",
             {"type": parse_version("1.0.0")},
-            Outcome.UNKNOWN,
+            SelectorOutcome.UNKNOWN,
             id="a version that is compared with a text, also beside a false part",
         ),
     ],
 )
 def test_a_device_gets_the_answer_of_kubernetes(
-    text: str, attributes: dict[str, Any], expected: Outcome
+    text: str, attributes: dict[str, Any], expected: SelectorOutcome
 ) -> None:
     plain = read_plain(text)
     assert plain is not None
     answer = plain.answer(DeviceFacts("gpu.nvidia.com", attributes, {}))
-    assert (answer.outcome, bool(answer.reason)) == (expected, expected is not Outcome.REJECTS)
+    assert (answer.outcome, bool(answer.reason)) == (expected, expected is not SelectorOutcome.REJECTS)

@@ -13,10 +13,10 @@ from scheduler_ext.core.dra.consumable import RequestPolicy
 from scheduler_ext.core.dra.published import (
     ClaimedDevice,
     Consumption,
-    DeviceAsk,
     DeviceClass,
     DeviceId,
-    Requested,
+    DeviceRequirements,
+    RequestedDevices,
 )
 from scheduler_ext.core.dra.semantic_version import parse_version
 from scheduler_ext.core.errors import InventoryError
@@ -27,7 +27,7 @@ from scheduler_ext.wire.dra.slice_object import SliceObject, read_slice
 from scheduler_ext.wire.objects import read_objects
 from tests.kube_objects import Json
 
-FULL_ASK = DeviceAsk("c", ("true",), (Toleration("k", "Exists", "", ""),), (("memory", "10Gi"),))
+FULL_ASK = DeviceRequirements("c", ("true",), (Toleration("k", "Exists", "", ""),), (("memory", "10Gi"),))
 
 
 def decoded(body: Json, kind: type[Any]) -> Any:
@@ -208,7 +208,7 @@ def test_claims_of_every_version(kind: str, version: str) -> None:
     around = (b'{"spec": ', b"}") if kind == "ResourceClaimTemplate" else (b"", b"")
     body = CLAIM_OF % (version.encode(), kind.encode(), around[0], request, around[1])
     (found,) = read_objects(body).claims
-    assert found.requests == (Requested(DeviceAsk("gpu.nvidia.com"), 2, name="gpu"),)
+    assert found.requests == (RequestedDevices(DeviceRequirements("gpu.nvidia.com"), 2, name="gpu"),)
 
 
 HEADER = b'{"apiVersion": "%s", "kind": "%s", "metadata": {"name": "x"}, "spec": {"taint": {"key": "k"}}}'
@@ -292,7 +292,7 @@ def test_the_nodes_that_reach_devices(spec: bytes, reach: list[tuple[NodeSelecto
     [
         pytest.param(
             {"exactly": {"deviceClassName": "gpu.nvidia.com"}},
-            (Requested(DeviceAsk("gpu.nvidia.com"), 1),),
+            (RequestedDevices(DeviceRequirements("gpu.nvidia.com"), 1),),
             (),
             id="one device where no count is written",
         ),
@@ -306,19 +306,19 @@ def test_the_nodes_that_reach_devices(spec: bytes, reach: list[tuple[NodeSelecto
                     "capacity": {"requests": {"memory": "10Gi"}},
                 }
             },
-            (Requested(FULL_ASK, 4),),
+            (RequestedDevices(FULL_ASK, 4),),
             (),
             id="selectors, tolerations and capacity",
         ),
         pytest.param(
             {"exactly": {"deviceClassName": "c", "allocationMode": "All"}},
-            (Requested(DeviceAsk("c"), 0, every=True),),
+            (RequestedDevices(DeviceRequirements("c"), 0, every=True),),
             ("allocationMode: All",),
             id="all devices of a node",
         ),
         pytest.param(
             {"exactly": {"deviceClassName": "c", "count": 2, "adminAccess": True}},
-            (Requested(DeviceAsk("c"), 2, admin=True),),
+            (RequestedDevices(DeviceRequirements("c"), 2, admin=True),),
             (),
             id="admin access",
         ),
@@ -331,8 +331,8 @@ def test_the_nodes_that_reach_devices(spec: bytes, reach: list[tuple[NodeSelecto
                 ],
             },
             (
-                Requested(DeviceAsk("c"), 0, choice=1, name="r/a"),
-                Requested(DeviceAsk("d"), 0, choice=2, name="r/b"),
+                RequestedDevices(DeviceRequirements("c"), 0, choice=1, name="r/a"),
+                RequestedDevices(DeviceRequirements("d"), 0, choice=2, name="r/b"),
             ),
             ("firstAvailable",),
             id="alternatives",
@@ -340,7 +340,7 @@ def test_the_nodes_that_reach_devices(spec: bytes, reach: list[tuple[NodeSelecto
     ],
 )
 def test_requests_of_a_claim(
-    request_: Json, expected: tuple[Requested, ...], missing: tuple[str, ...]
+    request_: Json, expected: tuple[RequestedDevices, ...], missing: tuple[str, ...]
 ) -> None:
     body = {"metadata": {"name": "c", "uid": "u"}, "spec": {"devices": {"requests": [request_]}}}
     found = read_claim(decoded(body, ClaimObject))

@@ -18,7 +18,14 @@ from scheduler_ext.features.claims.cel.device_variables import reading_key, vari
 from scheduler_ext.features.claims.cel.expression_cost import CostError, bound_cost
 from scheduler_ext.features.claims.cel.expression_reads import read_parts
 from scheduler_ext.features.claims.cel.expression_tree import TreeError, read_tree
-from scheduler_ext.wire.dra.plain_selector import ADMITS, REJECTS, Answer, Outcome, UnreadableError, fails
+from scheduler_ext.wire.dra.plain_selector import (
+    ADMITS,
+    REJECTS,
+    SelectorAnswer,
+    SelectorOutcome,
+    UnreadableError,
+    fails,
+)
 
 # Of all expressions together: three that read the UUIDs of 40,000 devices.
 _MAX_REMEMBERED: Final = 131_072
@@ -38,7 +45,7 @@ class DeviceExpression:
         self._key = reading_key(self._reads)
         self._token = object()  # in keys instead of the expression, which may be forgotten before its answers
 
-    def answer(self, device: DeviceFacts) -> Answer:
+    def answer(self, device: DeviceFacts) -> SelectorAnswer:
         """Return the outcome, remembered if a device with the same values had it."""
         try:
             key = (self._token, self._key(device))
@@ -52,23 +59,27 @@ class DeviceExpression:
             _remembered[key] = found
         return found
 
-    def evaluate(self, device: DeviceFacts) -> Answer:
+    def evaluate(self, device: DeviceFacts) -> SelectorAnswer:
         """Return the outcome without remembering it."""
         try:
             given = variables(device, self._reads)
             value = self._program.run(given.values, self._reads.tracked)
         except UnreadableError as error:
-            return Answer(Outcome.UNKNOWN, f"{error}")
+            return SelectorAnswer(SelectorOutcome.UNKNOWN, f"{error}")
         except EvaluationError as error:
             if error.is_certain and not given.lacks_domain:
                 return fails(f"{error}")
-            return Answer(Outcome.UNKNOWN, f"{error}: this product cannot decide it as Kubernetes does")
+            return SelectorAnswer(
+                SelectorOutcome.UNKNOWN, f"{error}: this product cannot decide it as Kubernetes does"
+            )
         if isinstance(value, bool):
             return ADMITS if value else REJECTS
-        return Answer(Outcome.FAILS, "it evaluates to a value that is neither true nor false: compare it")
+        return SelectorAnswer(
+            SelectorOutcome.FAILS, "it evaluates to a value that is neither true nor false: compare it"
+        )
 
 
-_remembered: Final[dict[tuple[object, object], Answer]] = {}
+_remembered: Final[dict[tuple[object, object], SelectorAnswer]] = {}
 
 
 @lru_cache(maxsize=256)

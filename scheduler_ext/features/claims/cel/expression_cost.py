@@ -13,7 +13,7 @@ from scheduler_ext.features.claims.cel.expression_tree import (
     MAP,
     NAME,
     SELECT,
-    Node,
+    ExpressionNode,
 )
 from scheduler_ext.wire.dra.plain_selector import MAX_TEXT
 
@@ -30,7 +30,7 @@ class CostError(ValueError):
     """An expression that may take too long or too much memory."""
 
 
-def bound_cost(tree: Node) -> None:
+def bound_cost(tree: ExpressionNode) -> None:
     """Raises CostError for an expression whose evaluation may cost more than the limit, whatever the
     device."""
     _Bound().size(tree, {})
@@ -41,7 +41,7 @@ class _Bound:
         self._spent = 0
         self._times = 1
 
-    def size(self, node: Node, scope: Mapping[str, int]) -> int:
+    def size(self, node: ExpressionNode, scope: Mapping[str, int]) -> int:
         """Return the largest size of a value (characters, or elements with all that they contain), and add
         its work."""
         found = self._loop(node, scope) if node.kind == LOOP else self._simple(node, scope)
@@ -50,7 +50,7 @@ class _Bound:
             raise CostError("it may take too long or too much memory: make it simpler")
         return found
 
-    def _simple(self, node: Node, scope: Mapping[str, int]) -> int:
+    def _simple(self, node: ExpressionNode, scope: Mapping[str, int]) -> int:
         if node.kind == CONSTANT:
             return 1 + (len(node.constant) if isinstance(node.constant, (str, bytes)) else 0)
         if node.kind == NAME:
@@ -73,7 +73,7 @@ class _Bound:
             return 1
         return product
 
-    def _loop(self, node: Node, scope: Mapping[str, int]) -> int:
+    def _loop(self, node: ExpressionNode, scope: Mapping[str, int]) -> int:
         range_, start, condition, step, result = node.children
         count = self.size(range_, scope)
         first = self.size(start, scope)

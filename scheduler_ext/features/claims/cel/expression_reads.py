@@ -21,7 +21,7 @@ from scheduler_ext.features.claims.cel.expression_tree import (
     QUANTITY,
     SELECT,
     VERSION,
-    Node,
+    ExpressionNode,
     TreeError,
 )
 from scheduler_ext.features.claims.cel.supported_calls import (
@@ -66,7 +66,7 @@ class Reads:
     no_bools: set[Path] = field(default_factory=set)
 
 
-def read_parts(tree: Node, expression: str) -> Reads:
+def read_parts(tree: ExpressionNode, expression: str) -> Reads:
     """Analyse an expression. Raises TreeError, whose text names the part, for an expression that this product
     does not evaluate."""
     if tree.type not in (BOOL, DYNAMIC):
@@ -97,7 +97,7 @@ class _Walk:
         if self._makes_strings and self._has_odd_texts:
             raise TreeError("string() in an expression with floating-point numbers or null is not supported")
 
-    def visit(self, node: Node, scope: Mapping[str, Path | None]) -> None:
+    def visit(self, node: ExpressionNode, scope: Mapping[str, Path | None]) -> None:
         self._has_odd_texts |= node.type in (DOUBLE, NULL)
         self.presence_tests += node.presence
         path = self._path(node, scope)
@@ -117,7 +117,7 @@ class _Walk:
             for child in node.children:
                 self.visit(child, scope)
 
-    def _path(self, node: Node, scope: Mapping[str, Path | None]) -> Path | None:
+    def _path(self, node: ExpressionNode, scope: Mapping[str, Path | None]) -> Path | None:
         """Return the path that a node reads, if its domain and its name are constant."""
         if node.kind == NAME:
             if node.name in scope:
@@ -149,7 +149,7 @@ class _Walk:
         if len(path) == 1:
             self.reads.whole.add(path[0])
 
-    def _visit_presence(self, node: Node, scope: Mapping[str, Path | None]) -> None:
+    def _visit_presence(self, node: ExpressionNode, scope: Mapping[str, Path | None]) -> None:
         operand = node.children[0]
         path = self._path(operand, scope)
         if path is None and operand.type.startswith(MAP_TAG):
@@ -159,14 +159,14 @@ class _Walk:
         else:
             raise TreeError("has() is supported for attributes and capacities only: test one of a domain")
 
-    def _check_list(self, node: Node, scope: Mapping[str, Path | None]) -> None:
+    def _check_list(self, node: ExpressionNode, scope: Mapping[str, Path | None]) -> None:
         """Kubernetes refuses lists of several types, which the library does not."""
         types = {child.type for child in node.children}
         unclear = DYNAMIC in types and any(self._path(child, scope) is None for child in node.children)
         if len(types) > 1 or (unclear and len(node.children) > 1):
             raise TreeError("it has a list with values of several types: compare with each value")
 
-    def _visit_call(self, node: Node, scope: Mapping[str, Path | None]) -> None:
+    def _visit_call(self, node: ExpressionNode, scope: Mapping[str, Path | None]) -> None:
         check_call(node)
         self.reads.tracked |= node.name in ON_INTEGERS
         self._makes_strings |= node.name == "string"
@@ -188,7 +188,7 @@ class _Walk:
             else:
                 self.visit(child, scope)
 
-    def _visit_equality(self, node: Node, scope: Mapping[str, Path | None]) -> None:
+    def _visit_equality(self, node: ExpressionNode, scope: Mapping[str, Path | None]) -> None:
         """Check the types of two values that are compared: Kubernetes' quantities and versions, if they are
         on the left, fail beside a value of another type, and quantities beside the result of add or sub."""
         left, right = node.children
@@ -203,7 +203,7 @@ class _Walk:
                 raise TreeError("it compares a version with a value of another type: use compareTo")
             self.reads.only_versions.add(right_path)
 
-    def _visit_conversion(self, node: Node, scope: Mapping[str, Path | None]) -> None:
+    def _visit_conversion(self, node: ExpressionNode, scope: Mapping[str, Path | None]) -> None:
         (value,) = node.children
         path = self._path(value, scope)
         if value.type == BOOL or (value.type == DYNAMIC and (path is None or len(path) < 3)):
@@ -211,7 +211,7 @@ class _Walk:
         if path is not None:
             self.reads.no_bools.add(path)
 
-    def _visit_membership(self, node: Node, scope: Mapping[str, Path | None]) -> bool:
+    def _visit_membership(self, node: ExpressionNode, scope: Mapping[str, Path | None]) -> bool:
         """Visit `"name" in map`, and return whether it was that."""
         element, container = node.children
         path = self._path(container, scope)
@@ -222,7 +222,7 @@ class _Walk:
         self._use((*path, str(element.constant)) if is_name else path, plain=False)
         return True
 
-    def _visit_loop(self, node: Node, scope: Mapping[str, Path | None]) -> None:
+    def _visit_loop(self, node: ExpressionNode, scope: Mapping[str, Path | None]) -> None:
         range_, start, condition, step, result = node.children
         if "device" in (node.name, node.accumulator):
             raise TreeError("a variable named device hides the device: rename it")

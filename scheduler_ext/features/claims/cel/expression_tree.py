@@ -31,14 +31,14 @@ class TreeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ExpressionNode:
     """One part of an expression. `name`: the identifier, field, function or loop variable. `children`:
     operands, the target of a call first; of a loop its range, start, condition, step and result.
     `presence`: the test `has(...)`. `type`: the checked type, as a serialized cel.expr.Type."""
 
     kind: str
     name: str
-    children: tuple[Node, ...]
+    children: tuple[ExpressionNode, ...]
     type: bytes
     constant: Constant = None
     presence: bool = False
@@ -73,7 +73,7 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         position += size
 
 
-def read_tree(serialized: bytes) -> Node:
+def read_tree(serialized: bytes) -> ExpressionNode:
     """Read the tree of a checked expression from a google.protobuf.Any. Raises TreeError for parts that this
     product does not read, such as messages and loops with two variables."""
     checked = _bytes(dict(fields(serialized)).get(2))
@@ -88,7 +88,7 @@ def read_tree(serialized: bytes) -> Node:
     return _node(root, types)
 
 
-def _node(message: bytes, types: dict[int, bytes]) -> Node:
+def _node(message: bytes, types: dict[int, bytes]) -> ExpressionNode:
     identifier, kind, body = 0, "", b""
     for number, value in fields(message):
         if number == 2:
@@ -97,17 +97,19 @@ def _node(message: bytes, types: dict[int, bytes]) -> Node:
             kind, body = _KINDS[number], _bytes(value)
     found = types.get(identifier, DYNAMIC)
     if kind == CONSTANT:
-        return Node(kind, "", (), found, constant=_constant(body))
+        return ExpressionNode(kind, "", (), found, constant=_constant(body))
     if kind == NAME:
-        return Node(kind, _text(dict(fields(body)).get(1)), (), found)
+        return ExpressionNode(kind, _text(dict(fields(body)).get(1)), (), found)
     if kind == SELECT:
         part = dict(fields(body))
         operand = _node(_bytes(part.get(1)), types)
-        return Node(kind, _text(part.get(2)), (operand,), found, presence=bool(part.get(3)))
+        return ExpressionNode(kind, _text(part.get(2)), (operand,), found, presence=bool(part.get(3)))
     if kind == CALL:
         return _call(body, types, found)
     if kind == LIST:
-        return Node(kind, "", tuple(_node(_bytes(item), types) for n, item in fields(body) if n == 1), found)
+        return ExpressionNode(
+            kind, "", tuple(_node(_bytes(item), types) for n, item in fields(body) if n == 1), found
+        )
     if kind == MAP:
         return _map(body, types, found)
     if kind == LOOP:
@@ -115,10 +117,10 @@ def _node(message: bytes, types: dict[int, bytes]) -> Node:
     raise TreeError("the expression has a part of an unknown kind")
 
 
-def _call(body: bytes, types: dict[int, bytes], found: bytes) -> Node:
+def _call(body: bytes, types: dict[int, bytes], found: bytes) -> ExpressionNode:
     name = ""
-    target: tuple[Node, ...] = ()
-    arguments: tuple[Node, ...] = ()
+    target: tuple[ExpressionNode, ...] = ()
+    arguments: tuple[ExpressionNode, ...] = ()
     for number, value in fields(body):
         if number == 1:
             target = (_node(_bytes(value), types),)
@@ -126,11 +128,11 @@ def _call(body: bytes, types: dict[int, bytes], found: bytes) -> Node:
             name = _text(value)
         elif number == 3:
             arguments += (_node(_bytes(value), types),)
-    return Node(CALL, name, target + arguments, found)
+    return ExpressionNode(CALL, name, target + arguments, found)
 
 
-def _map(body: bytes, types: dict[int, bytes], found: bytes) -> Node:
-    children: tuple[Node, ...] = ()
+def _map(body: bytes, types: dict[int, bytes], found: bytes) -> ExpressionNode:
+    children: tuple[ExpressionNode, ...] = ()
     for number, value in fields(body):
         if number == 1:
             raise TreeError("the expression creates a message")
@@ -138,15 +140,15 @@ def _map(body: bytes, types: dict[int, bytes], found: bytes) -> Node:
         if 5 in entry:
             raise TreeError("the expression creates a map with an optional entry")
         children += (_node(_bytes(entry.get(3)), types), _node(_bytes(entry.get(4)), types))
-    return Node(MAP, "", children, found)
+    return ExpressionNode(MAP, "", children, found)
 
 
-def _loop(body: bytes, types: dict[int, bytes], found: bytes) -> Node:
+def _loop(body: bytes, types: dict[int, bytes], found: bytes) -> ExpressionNode:
     part = dict(fields(body))
     if part.get(8):
         raise TreeError("the expression has a macro with two variables")
     children = tuple(_node(_bytes(part.get(number)), types) for number in (2, 4, 5, 6, 7))
-    return Node(LOOP, _text(part.get(1)), children, found, accumulator=_text(part.get(3)))
+    return ExpressionNode(LOOP, _text(part.get(1)), children, found, accumulator=_text(part.get(3)))
 
 
 def _constant(body: bytes) -> Constant:

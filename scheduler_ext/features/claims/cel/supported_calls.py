@@ -10,7 +10,7 @@ from scheduler_ext.features.claims.cel.expression_tree import (
     LIST,
     QUANTITY,
     VERSION,
-    Node,
+    ExpressionNode,
     TreeError,
 )
 
@@ -54,7 +54,7 @@ _SUPPORTED: Final = {
 }
 
 
-def check_call(node: Node) -> None:
+def check_call(node: ExpressionNode) -> None:
     """Raises TreeError, with the fix, for a call whose result may differ from that in Kubernetes."""
     name, operands = node.name, node.children
     if name not in _SUPPORTED:
@@ -75,7 +75,7 @@ def check_call(node: Node) -> None:
         raise TreeError("it mixes quantities or versions with other values: compare them separately")
 
 
-def _check_search(element: Node, container: Node) -> None:
+def _check_search(element: ExpressionNode, container: ExpressionNode) -> None:
     if QUANTITY in element.type or VERSION in element.type:
         raise TreeError("quantities and versions in a list are not supported: compare each")
     if container.kind == LIST and not container.children:  # Kubernetes does not evaluate the element

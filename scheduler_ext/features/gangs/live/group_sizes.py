@@ -12,7 +12,7 @@ from scheduler_ext.cluster.client.transport import RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_groups import declared_group
-from scheduler_ext.wire.gangs import DeclaredGroup, Group
+from scheduler_ext.wire.gangs import DeclaredGroup, GroupKey
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +57,8 @@ class GroupSizes:
     def __init__(self, transport: Transport, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._transport = transport
         self._monotonic = monotonic
-        self._answers: dict[Group, _ReadGroup] = {}
-        self._failures: dict[Group, _FailedRead] = {}
+        self._answers: dict[GroupKey, _ReadGroup] = {}
+        self._failures: dict[GroupKey, _FailedRead] = {}
         self._left = _MOST
         self._not_before = 0.0
         # Whether an answer is still to come.
@@ -72,14 +72,14 @@ class GroupSizes:
         if len(self._failures) > _KEPT:
             self._failures.clear()
 
-    def of(self, pod: kube.Pod) -> Callable[[Group], DeclaredGroup | None]:
+    def of(self, pod: kube.Pod) -> Callable[[GroupKey], DeclaredGroup | None]:
         """The objects of groups, for this pod. Raises UnknownYetError for one that is read in a later
         look."""
         owners = (pod.metadata.owner_references if pod.metadata is not None else None) or ()
         kinds = [owner.kind for owner in owners if owner.kind in _JOBS]
         return lambda group: self._declared(group, kinds[0] if kinds else None)
 
-    def _declared(self, group: Group, kind: str | None) -> DeclaredGroup | None:
+    def _declared(self, group: GroupKey, kind: str | None) -> DeclaredGroup | None:
         if group.kind not in _VERSIONS:
             return None
         known, now = self._answers.get(group), self._monotonic()
@@ -111,7 +111,7 @@ class GroupSizes:
             raise UnknownYetError
         return known.group
 
-    def _read(self, group: Group, kind: str | None) -> dict[str, Any] | None:
+    def _read(self, group: GroupKey, kind: str | None) -> dict[str, Any] | None:
         """The object, in the first version that the server knows; None where it may not be read, or is not
         there. Raises ClusterError."""
         api_group, resource, versions = _VERSIONS[group.kind]

@@ -11,14 +11,14 @@ from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.features.gangs.live import group_sizes
 from scheduler_ext.features.gangs.live.group_sizes import GroupSizes, UnknownYetError
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gangs import DeclaredGroup, Group
+from scheduler_ext.wire.gangs import DeclaredGroup, GroupKey
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_requests import Request
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import Json, pod
 
-JOBSET = Group("JobSet", "default", "train")
-PYTORCH = Group("training job", "default", "bert")
+JOBSET = GroupKey("JobSet", "default", "train")
+PYTORCH = GroupKey("training job", "default", "bert")
 PATHS = {
     JOBSET: "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/train",
     PYTORCH: "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert",
