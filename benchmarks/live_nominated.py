@@ -31,7 +31,7 @@ from benchmarks.pods import pod_json
 from benchmarks.report import aligned, percentile_us
 from benchmarks.shapes import SHAPES
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.machine import describe_machine, machine_line
 from scheduler_ext.wire.config import Configuration
@@ -89,7 +89,7 @@ class Publisher:
 
 
 def _pod(name: str, mib: int, priority: int) -> BoundPod:
-    request = GpuRequest(shares=ShareAsk((("main", mib),)), priority=priority)
+    request = GpuRequest(shares=ShareRequest((("main", mib),)), priority=priority)
     return BoundPod(name, "default", name, priority, request)
 
 

@@ -23,7 +23,7 @@ from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
-from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, UnitRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explainer import Explainer
@@ -144,7 +144,7 @@ def _with_a_pod(source: InventorySource, name: str) -> NodeInfo:
     """The node with a pod whose GPU no agent has seen yet."""
     assert source.snapshot is not None
     info = source.snapshot.nodes[name].info
-    late = BoundPod("late", "default", "late", 0, GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),)))
+    late = BoundPod("late", "default", "late", 0, GpuRequest(units=(UnitRequest("nvidia.com/gpu", 1),)))
     return replace(info, pods=(*info.pods, late))
 
 

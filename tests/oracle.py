@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.node import NodeState, Slot, Unit, version_number
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest, UnitRequest
 
 
 class Gpu(NamedTuple):
@@ -126,7 +126,7 @@ def _awaits_report(state: NodeState, request: GpuRequest) -> Iterator[bool]:
                 yield request.min_cuda is not None and not state.cuda
 
 
-def _is_offered(state: NodeState, ask: UnitAsk) -> bool:
+def _is_offered(state: NodeState, ask: UnitRequest) -> bool:
     return ask.resource in state.open or any(
         unit.resource == ask.resource for slot in state.slots for unit in slot.units
     )
@@ -179,7 +179,7 @@ def _are_enough(state: NodeState, request: GpuRequest, *, instances: bool) -> bo
     return all(_is_enough(state, ask) for ask in request.units if (ask.profile is not None) == instances)
 
 
-def _is_enough(state: NodeState, ask: UnitAsk) -> bool:
+def _is_enough(state: NodeState, ask: UnitRequest) -> bool:
     if ask.resource in state.open:
         return True
     if ask.by_claim:
@@ -224,7 +224,7 @@ def _rooms_left(state: NodeState, request: GpuRequest) -> set[tuple[int, ...]]:
     }
 
 
-def place(room_mib: Sequence[int], shares: ShareAsk) -> tuple[int, ...] | None:
+def place(room_mib: Sequence[int], shares: ShareRequest) -> tuple[int, ...] | None:
     """Some slot for each share, running ones first, or None: every choice is tried.
 
     Only of GPUs with equal room and the same shares on them is just the first tried.
@@ -247,7 +247,9 @@ def place(room_mib: Sequence[int], shares: ShareAsk) -> tuple[int, ...] | None:
     return extend(())
 
 
-def _with_init(room_mib: Sequence[int], shares: ShareAsk, slots: tuple[int, ...]) -> tuple[int, ...] | None:
+def _with_init(
+    room_mib: Sequence[int], shares: ShareRequest, slots: tuple[int, ...]
+) -> tuple[int, ...] | None:
     init: list[int] = []
     for share in shares.init:
         for slot, room in enumerate(room_mib):
@@ -260,7 +262,7 @@ def _with_init(room_mib: Sequence[int], shares: ShareAsk, slots: tuple[int, ...]
     return (*slots, *init)
 
 
-def peak_mib(shares: ShareAsk, slots: Sequence[object], slot: object) -> int:
+def peak_mib(shares: ShareRequest, slots: Sequence[object], slot: object) -> int:
     """The largest amount that shares on those slots hold at once on one of them, over the pod's phases."""
     phases = [sum(mib for (_, mib), at in zip(shares.running, slots, strict=False) if at == slot)]
     for share, at in zip(shares.init, slots[len(shares.running) :], strict=True):

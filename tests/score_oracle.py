@@ -11,7 +11,7 @@ from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.node import NodeState, Slot, Unit
 from scheduler_ext.core.request.pod_kinds import Workload
-from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, UnitRequest
 from tests.demand_oracle import (
     Left,
     gpus_of_models,
@@ -57,14 +57,14 @@ def after(state: NodeState, placed: Placed) -> Left:
     unknown = [
         ask
         for ask in placed.request.units
-        if ask.profile is None and not any(claimed_milli(state, UnitAsk(ask.resource, 1)))
+        if ask.profile is None and not any(claimed_milli(state, UnitRequest(ask.resource, 1)))
     ]
     whole = sum(ask.count * _mean_over_next(state, ask, lambda _, unit: unit.gpu_part) for ask in unknown)
     loads = [placed.load_mib(i) for i in range(len(state.slots))]
     return left_of(state, whole, loads, placed.request.cpu_milli, claimed_of(state, placed))
 
 
-def claimed_milli(state: NodeState, ask: UnitAsk) -> list[int]:
+def claimed_milli(state: NodeState, ask: UnitRequest) -> list[int]:
     """What parts by claim take of each GPU."""
     parts = [
         [u.gpu_part for u in slot.units if slot.healthy and u.resource == ask.resource and u.first]
@@ -92,7 +92,7 @@ def _clip(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def _mean_over_next(state: NodeState, ask: UnitAsk, value: Callable[[Slot, Unit], float]) -> float:
+def _mean_over_next(state: NodeState, ask: UnitRequest, value: Callable[[Slot, Unit], float]) -> float:
     """The mean over the GPUs the plugin may pick from; 0 where there is none. Of parts by claim the GPU is
     known.
     """

@@ -19,7 +19,7 @@ from scheduler_ext.core.gpu.mig_profile import profile_from_resource
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
-from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareRequest, UnitRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
@@ -62,18 +62,18 @@ def _starts(running: int) -> SearchStrategy[list[int]]:
 
 @cache
 @st.composite
-def share_asks(draw: DrawFn, max_running: int = 3) -> ShareAsk:
+def share_asks(draw: DrawFn, max_running: int = 3) -> ShareRequest:
     """Shares of up to `max_running` running containers and two init ones, at least one in all."""
     sizes = draw(_up_to(max_running))
     running = tuple((CONTAINERS[i], mib) for i, mib in enumerate(sizes))
     if running and not draw(one_in(3)):
-        return ShareAsk(running)
+        return ShareRequest(running)
     # An init container starts beside the sidecars before it, which are the first of the running ones.
     started = sorted(draw(_starts(len(running))))
     init = tuple(
         InitShare(f"init-{i}", draw(sizes_mib), tuple(range(sidecars))) for i, sidecars in enumerate(started)
     )
-    return ShareAsk(running, init)
+    return ShareRequest(running, init)
 
 
 _whole = st.sampled_from(("nvidia.com/gpu", "nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu"))
@@ -86,11 +86,11 @@ _unit_counts = st.sampled_from((1, 1, 1, 2, 4))
 
 @cache
 @st.composite
-def unit_asks(draw: DrawFn, max_count: int = 4) -> tuple[UnitAsk, ...]:
+def unit_asks(draw: DrawFn, max_count: int = 4) -> tuple[UnitRequest, ...]:
     """One or two counted resources; never two names for one vendor's whole GPUs."""
     names = draw(_unit_names)
     return tuple(
-        UnitAsk(
+        UnitRequest(
             name,
             min(max_count, draw(_unit_counts)),
             profile_from_resource(name)[0] if "/mig-" in name else None,
@@ -152,7 +152,7 @@ def _told_devices(uuids: tuple[str, ...]) -> SearchStrategy[list[str]]:
 @st.composite
 def bound_pods(draw: DrawFn, name: str, uuids: tuple[str, ...]) -> BoundPod:
     """A pod on a node, running or finished, with assigned or unknown devices."""
-    units: tuple[UnitAsk, ...] = ()
+    units: tuple[UnitRequest, ...] = ()
     shares = None
     if draw(st.booleans()):
         units = draw(unit_asks(max_count=2))

@@ -35,7 +35,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node_info import node_facts
 from scheduler_ext.wire.objects import Objects, read_objects, read_pods
 from scheduler_ext.wire.pod.pod_needs import pod_needs
-from scheduler_ext.wire.pod.pod_request import pod_ask
+from scheduler_ext.wire.pod.pod_request import unparsed_request
 
 _HEADER = ("POD", "ASKS", "FITS", "BEST (SCORE)", "BECAUSE", "WHY NOT THE OTHERS")
 
@@ -161,7 +161,7 @@ def _post(connection: HTTPConnection, path: str, args: dict[str, Any]) -> Any:
 
 def _asks(pod: kube.Pod) -> str:
     """The GPU request and the annotations of a pod."""
-    ask = pod_ask(pod, ResourceNames())
+    ask = unparsed_request(pod, ResourceNames())
     parts = [
         f"{name.removeprefix('nvidia.com/').removeprefix('gpu.scheduler-ext.io/')}={amount}"
         for container in ask.containers

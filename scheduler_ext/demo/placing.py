@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.whatif import Asker, WhatIf, read_asker
+from scheduler_ext.whatif.whatif import PodInfo, WhatIf, read_pod_info
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.cached_pod import DEVICES_PREFIX
@@ -39,14 +39,14 @@ def with_pods(
     for manifest, asking in zip(manifests, pods, strict=True):
         pod: Json = json.loads(json.dumps({"apiVersion": "v1", "kind": "Pod", **manifest}))
         pod["metadata"]["creationTimestamp"] = micro_time(now)
-        asker = read_asker(asking, pod_uid(asking), resources, state.claims)
+        pod_info = read_pod_info(asking, pod_uid(asking), resources, state.claims)
         # A pod that cannot be read waits, too.
-        if isinstance(asker, Asker) and (node := cluster.best(asker)) is not None:
+        if isinstance(pod_info, PodInfo) and (node := cluster.best(pod_info)) is not None:
             running += 1
             pod["spec"]["nodeName"] = node
             pod["status"] = {"phase": "Running"}
             annotations = pod["metadata"].setdefault("annotations", {})
-            for each in cluster.bind(asker, node):
+            for each in cluster.bind(pod_info, node):
                 if each["uuid"] is not None:
                     annotations[DEVICES_PREFIX + each["container"]] = each["uuid"]
                 elif node in reports:

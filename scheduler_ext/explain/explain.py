@@ -28,7 +28,7 @@ from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import gates
-from scheduler_ext.wire.pod.pod_claims import ClaimLookup, asked_through
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup, claim_request
 from scheduler_ext.wire.pod.pod_identity import may_preempt, pod_name, pod_priority, pod_uid
 from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
 from scheduler_ext.wire.pod.pod_request import pod_request
@@ -377,7 +377,7 @@ def asked(pod: kube.Pod, request: GpuRequest | InvalidRequest, claims: ClaimLook
         "mig": {ask.resource: ask.count for ask in named if ask.profile is not None},
         "shares": [{"container": container, "memoryMiB": mib} for container, mib in _shares(request)],
         **({"claims": claimed} if claimed else {}),
-        **({"held": list(held)} if (held := asked_through(pod, claims).held) else {}),
+        **({"held": list(held)} if (held := claim_request(pod, claims).held) else {}),
     }
 
 

@@ -22,7 +22,7 @@ from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeInfo
 from scheduler_ext.core.node.nominated import without_kept
 from scheduler_ext.core.request.quantity import QuantityError
-from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareAsk
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import Table, build_snapshot
 from scheduler_ext.extender.answer import Answer, DecisionBasis
@@ -57,7 +57,7 @@ _REMEMBERED_POD_BYTES = 64 * 1024
 # Occurs in the bytes of few pods.
 _ONLY_NODE = f'"{ONLY_NODE}"'.encode()
 # A request that causes the lookup of all tables that any decision may need.
-_SMALLEST_SHARE = GpuRequest(shares=ShareAsk((("", 1),)))
+_SMALLEST_SHARE = GpuRequest(shares=ShareRequest((("", 1),)))
 
 
 class Extender:

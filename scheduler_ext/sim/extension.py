@@ -12,7 +12,7 @@ from scheduler_ext.cli.options import Decorator
 from scheduler_ext.core.request.gang_request import GangRequest
 from scheduler_ext.feature import installed
 from scheduler_ext.sim.experiment import Experiment, RunOutcome
-from scheduler_ext.whatif.whatif import Asker, WhatIf
+from scheduler_ext.whatif.whatif import PodInfo, WhatIf
 from scheduler_ext.wire.objects import Objects
 
 Json = dict[str, Any]
@@ -40,7 +40,7 @@ class Missed:
 class GangPlaces(Protocol):
     """The gangs of `simulate cluster`, those with pods on the cluster included."""
 
-    def place(self, members: Sequence[tuple[GangRequest, Asker]]) -> Mapping[str, Json] | Missed:
+    def place(self, members: Sequence[tuple[GangRequest, PodInfo]]) -> Mapping[str, Json] | Missed:
         """Put the members of a gang on nodes, as many as its size. By uid, what each of them got: the fields
         of its node, devices and value in a Simulation; or why none of them has a place."""
 

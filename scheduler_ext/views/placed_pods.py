@@ -8,7 +8,7 @@ from scheduler_ext.core.gpu.gpu import Device, MigInstance
 from scheduler_ext.core.gpu.value_table import DIGITS
 from scheduler_ext.core.node.claimed import ClaimedGpu, claimed_gpus, gpu_pods
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
-from scheduler_ext.core.request.request import UnitAsk
+from scheduler_ext.core.request.request import UnitRequest
 from scheduler_ext.explain.waiting import placed_item
 
 
@@ -55,7 +55,7 @@ def _by_unit(pod: BoundPod, info: NodeInfo) -> Iterator[tuple[float, int]]:
             yield ask.count * part, ask.count * mib
 
 
-def _unit(ask: UnitAsk, info: NodeInfo) -> tuple[float, int]:
+def _unit(ask: UnitRequest, info: NodeInfo) -> tuple[float, int]:
     """The part of a GPU, and its memory in MiB, in one unit of a resource; GPUs of a node are nearly always
     alike."""
     report, estimate = info.report, info.estimate

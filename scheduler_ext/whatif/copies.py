@@ -18,7 +18,7 @@ from scheduler_ext.core.node.columns import Ints, copied
 from scheduler_ext.core.node.holdings import holdings_of, share_peaks
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.placed import with_pod
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest, UnitRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 
@@ -123,7 +123,7 @@ def filled(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> NodeI
         return info
     held = {uuid: mib for uuid, mib in zip(node.uuids, fill.held_mib, strict=False) if mib and uuid}
     units = tuple(_times(ask, fill.copies) for ask in request.units)
-    holding = GpuRequest(units, ShareAsk(tuple(held.items())) if held else None)
+    holding = GpuRequest(units, ShareRequest(tuple(held.items())) if held else None)
     pod = BoundPod("copies", "", "", request.priority, holding, {uuid: (uuid,) for uuid in held})
     if info.allocatable is not None and request.shares is not None:
         # Init containers use other GPUs at other times: the peaks of all GPUs exceed the pods' sums.
@@ -133,7 +133,7 @@ def filled(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> NodeI
     return with_pod(info, pod, sizing.resources)
 
 
-def _times(ask: UnitAsk, copies: int) -> UnitAsk:
+def _times(ask: UnitRequest, copies: int) -> UnitRequest:
     return replace(ask, count=ask.count * copies, choice=ask.choice * copies)
 
 
@@ -183,7 +183,11 @@ def _one_by_one(vessel: Vessel, request: GpuRequest, sizing: Sizing, within: Sna
 
 
 def _side_by_side(
-    vessels: Sequence[Vessel], request: GpuRequest, shares: ShareAsk, sizing: Sizing, within: Snapshot | None
+    vessels: Sequence[Vessel],
+    request: GpuRequest,
+    shares: ShareRequest,
+    sizing: Sizing,
+    within: Snapshot | None,
 ) -> list[Fill]:
     """One copy per round on each node that takes one; the columns of one snapshot follow."""
     columns = _Columns(vessels, within)

@@ -44,7 +44,7 @@ _FEW = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class PodInfo:
     """A pod that looks for a node: its request of GPUs and its other needs, under a uid of its own."""
 
     pod: kube.Pod
@@ -53,14 +53,16 @@ class Asker:
     needs: PodNeeds
 
 
-def read_asker(pod: kube.Pod, uid: str, resources: ResourceNames, claims: ClaimLookup | None) -> Asker | str:
+def read_pod_info(
+    pod: kube.Pod, uid: str, resources: ResourceNames, claims: ClaimLookup | None
+) -> PodInfo | str:
     """The pod as one that looks for a node under this uid, or why it cannot be read."""
     try:
         request = pod_request(pod, resources, claims)
         needs = pod_needs(pod, claims)
     except QuantityError as error:
         return str(error)
-    return request.message if isinstance(request, InvalidRequest) else Asker(pod, uid, request, needs)
+    return request.message if isinstance(request, InvalidRequest) else PodInfo(pod, uid, request, needs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,25 +111,25 @@ class WhatIf:
             self._decisions = {}
         return self._published
 
-    def best(self, asker: Asker) -> str | None:
+    def best(self, pod_info: PodInfo) -> str | None:
         """The node that the pod is placed on; None if it fits nowhere."""
-        place = self.place(asker)
+        place = self.place(pod_info)
         return None if place is None else place.node
 
-    def place(self, asker: Asker, among: Collection[str] | None = None) -> BestNode | None:
+    def place(self, pod_info: PodInfo, among: Collection[str] | None = None) -> BestNode | None:
         """The place of the pod: the most preferred node by its node affinity, then the highest points, then
         the highest total, then the first name; None if it fits on none of these nodes (`among` None: all)."""
-        totals = self._decide(asker.request).totals[self.snapshot.state_of[:-1]]
+        totals = self._decide(pod_info.request).totals[self.snapshot.state_of[:-1]]
         fitting = np.flatnonzero(totals > -np.inf)
         if len(fitting) <= _FEW:
             names = list(self.infos)
-            refused = [name for i in fitting if self.in_tree.refusal(asker.needs, name := names[int(i)])]
+            refused = [name for i in fitting if self.in_tree.refusal(pod_info.needs, name := names[int(i)])]
         else:
-            refused = [name for name in self.in_tree.refused(asker.needs) if name in self.infos]
+            refused = [name for name in self.in_tree.refused(pod_info.needs) if name in self.infos]
         totals[self.snapshot.rows(refused)] = -np.inf
         if among is not None:
             totals[self.snapshot.rows([name for name in self.infos if name not in among])] = -np.inf
-        if preferences := self.in_tree.preferences(asker.needs):
+        if preferences := self.in_tree.preferences(pod_info.needs):
             preferred = np.array([preferences.get(name, 0) for name in self.infos])
             most = preferred.max(initial=0, where=totals > -np.inf)
             totals[preferred < most] = -np.inf
@@ -138,63 +140,63 @@ class WhatIf:
         equal = np.flatnonzero(totals == best)
         return BestNode(list(self.infos)[int(equal[ranks[equal].argmin()])], float(best))
 
-    def refusal(self, asker: Asker, among: Collection[str] | None = None) -> dict[str, Any] | None:
+    def refusal(self, pod_info: PodInfo, among: Collection[str] | None = None) -> dict[str, Any] | None:
         """The nearest refusal of a pod that fits on none of these nodes (`among` None: all), as plain values;
         None without nodes."""
-        decision, ours = self._decide(asker.request), self.in_tree.ours(asker.needs)
-        near = nearest(self._refused(asker, among), decision, asker.needs, ours, self._lacks)
+        decision, ours = self._decide(pod_info.request), self.in_tree.ours(pod_info.needs)
+        near = nearest(self._refused(pod_info, among), decision, pod_info.needs, ours, self._lacks)
         if near is None:
             return None
         miss = miss_of(near, decision)
         return {"reason": near.reason, "nearestMiss": miss, "nearestNode": near.node.info.name}
 
-    def refusals(self, asker: Asker, among: Collection[str] | None = None) -> Counter[str]:
+    def refusals(self, pod_info: PodInfo, among: Collection[str] | None = None) -> Counter[str]:
         """The number of these nodes by the reason for which they refuse the pod."""
-        return Counter(each.reason for each in self._refused(asker, among))
+        return Counter(each.reason for each in self._refused(pod_info, among))
 
-    def _refused(self, asker: Asker, among: Collection[str] | None) -> Iterator[RefusingNode]:
+    def _refused(self, pod_info: PodInfo, among: Collection[str] | None) -> Iterator[RefusingNode]:
         """Nodes that all refuse the pod."""
-        codes = self._decide(asker.request).verdict[self.snapshot.state_of[:-1]].tolist()
-        in_tree = self.in_tree.refused(asker.needs)
+        codes = self._decide(pod_info.request).verdict[self.snapshot.state_of[:-1]].tolist()
+        in_tree = self.in_tree.refused(pod_info.needs)
         for name, code in zip(self.infos, codes, strict=True):
             if among is None or name in among:
                 node, facts = self.snapshot.nodes[name], self.in_tree.facts(name)
-                yield RefusingNode(node, asker.request, code, in_tree.get(name), facts)
+                yield RefusingNode(node, pod_info.request, code, in_tree.get(name), facts)
 
-    def bind(self, asker: Asker, name: str) -> list[dict[str, Any]]:
+    def bind(self, pod_info: PodInfo, name: str) -> list[dict[str, Any]]:
         """Put a pod on a node that takes it; the devices of its containers, as explain returns them."""
-        decision = copy(self._decide(asker.request))
+        decision = copy(self._decide(pod_info.request))
         # Equal requests may be of containers with other names.
-        decision.request = asker.request
+        decision.request = pod_info.request
         node = self.snapshot.nodes[name]
         state = self.snapshot.state_at(name)
         devices = allocation(node, state, decision)
-        held = bound_pod(asker.pod, self.sizing.resources)
+        held = bound_pod(pod_info.pod, self.sizing.resources)
         pod = replace(
             held,
-            uid=asker.uid,
-            request=replace(held.request, units=asker.request.units),
+            uid=pod_info.uid,
+            request=replace(held.request, units=pod_info.request.units),
             devices=share_devices(node, state, decision),
             finished=False,
             terminating=False,
             # Of equal pods, the one that started last is evicted first.
             started_at=None,
         )
-        amounts = asker.needs.requests
-        self.residents.setdefault(name, {})[asker.uid] = Resident(pod, amounts)
+        amounts = pod_info.needs.requests
+        self.residents.setdefault(name, {})[pod_info.uid] = Resident(pod, amounts)
         self.in_tree.change(name, amounts, 1)
         self._replace(with_pod(self.infos[name], pod, self.sizing.resources))
         return devices
 
-    def unbind(self, asker: Asker, before: NodeInfo) -> None:
+    def unbind(self, pod_info: PodInfo, before: NodeInfo) -> None:
         """Take back the last `bind` to a node, which was so before it."""
-        del self.residents[before.name][asker.uid]
-        self.in_tree.change(before.name, asker.needs.requests, -1)
+        del self.residents[before.name][pod_info.uid]
+        self.in_tree.change(before.name, pod_info.needs.requests, -1)
         self._replace(before)
 
-    def value_per_hour(self, asker: Asker, name: str) -> float:
+    def value_per_hour(self, pod_info: PodInfo, name: str) -> float:
         """The value of what the pod would take of a node that takes it, in the currency of costs."""
-        return self._per_unit * value_per_hour(self._decide(asker.request), self.snapshot.state_at(name))
+        return self._per_unit * value_per_hour(self._decide(pod_info.request), self.snapshot.state_at(name))
 
     def evict(self, name: str, uids: Sequence[str]) -> list[BoundPod]:
         """Take pods away from a node; their use in the last report no longer counts."""
@@ -213,17 +215,17 @@ class WhatIf:
         self._replace(replace(info, claims=claims, cpu_elsewhere_milli=max(0, left)))
         return pods
 
-    def fits_without(self, asker: Asker, name: str, uids: Sequence[str]) -> bool:
+    def fits_without(self, pod_info: PodInfo, name: str, uids: Sequence[str]) -> bool:
         """Whether a node would take a pod if these others had left."""
         gone = [self.residents[name][uid] for uid in uids]
         facts = self.in_tree.facts(name)
         for resident in gone:
             facts = with_pods(facts, resident.amounts, -1) if facts is not None else None
-        ours = self.in_tree.ours(asker.needs)
-        if facts is not None and intree_rejection(asker.needs, facts, ignore_resources=ours) is not None:
+        ours = self.in_tree.ours(pod_info.needs)
+        if facts is not None and intree_rejection(pod_info.needs, facts, ignore_resources=ours) is not None:
             return False
         info = without(self.infos[name], [resident.pod for resident in gone])
-        return DryRun(info, (), asker.request, self.sizing).fits(())
+        return DryRun(info, (), pod_info.request, self.sizing).fits(())
 
     def _replace(self, info: NodeInfo) -> None:
         self.infos[info.name] = info

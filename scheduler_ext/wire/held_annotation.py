@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, profile_from_resource
 from scheduler_ext.core.request.quantity import MAX_COUNT
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest, UnitRequest
 from scheduler_ext.wire import gpunode
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.times import seconds, time_text
@@ -64,10 +64,10 @@ class WrittenRoom(Struct, frozen=True):
         if not self.units and not self.shares:
             return None
         asks = tuple(
-            UnitAsk(name, count, profile_from_resource(name)[0] if name.startswith(MIG_PREFIX) else None)
+            UnitRequest(name, count, profile_from_resource(name)[0] if name.startswith(MIG_PREFIX) else None)
             for name, count in sorted(self.units.items())
         )
-        return GpuRequest(asks, ShareAsk(tuple(sorted(self.shares.items()))) if self.shares else None)
+        return GpuRequest(asks, ShareRequest(tuple(sorted(self.shares.items()))) if self.shares else None)
 
 
 _decoder = msgspec.json.Decoder(list[_WrittenEntry])

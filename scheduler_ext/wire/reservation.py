@@ -11,7 +11,7 @@ from scheduler_ext.core.cache.intent import MAX_INTENTS, Intent, Reservation
 from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX, profile_from_resource
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.quantity import MAX_COUNT
-from scheduler_ext.core.request.request import MAX_SHARES, GpuRequest, InitShare, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import MAX_SHARES, GpuRequest, InitShare, ShareRequest, UnitRequest
 from scheduler_ext.wire.decoding import decode_answer
 from scheduler_ext.wire.kube import Int32, KubeStruct, ObjectMeta, OwnerReference, node_owner, owner_uid
 
@@ -135,7 +135,7 @@ def reservation_body(wanted: Reservation) -> dict[str, Any]:
 
 def _intent(spec: IntentSpec) -> Intent:
     shares = spec.pod.shares or ()
-    asked = ShareAsk(
+    asked = ShareRequest(
         tuple((share.container, share.memory_mib) for share in shares if not share.init),
         tuple(
             InitShare(share.container, share.memory_mib, tuple(share.beside or ()))
@@ -149,7 +149,9 @@ def _intent(spec: IntentSpec) -> Intent:
         name=spec.name,
         priority=spec.pod.priority,
         request=GpuRequest(
-            units=tuple(UnitAsk(unit.resource, unit.count, unit.profile()) for unit in spec.pod.units or ()),
+            units=tuple(
+                UnitRequest(unit.resource, unit.count, unit.profile()) for unit in spec.pod.units or ()
+            ),
             shares=asked if shares else None,
             priority=spec.pod.priority,
         ),
@@ -159,7 +161,7 @@ def _intent(spec: IntentSpec) -> Intent:
 
 
 def _intent_spec(intent: Intent) -> IntentSpec:
-    pod, asked = intent.pod, intent.pod.request.shares or ShareAsk(())
+    pod, asked = intent.pod, intent.pod.request.shares or ShareRequest(())
     shares = [ShareSpec(name, mib, _device(pod, name)) for name, mib in asked.running] + [
         ShareSpec(share.container, share.memory_mib, _device(pod, share.container), True, list(share.beside))
         for share in asked.init

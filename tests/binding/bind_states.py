@@ -35,7 +35,7 @@ from scheduler_ext.core.cycle.placement import SharePlacement, place
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Memory, Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, MemorySection
 from tests.core.asked import t4
@@ -113,7 +113,7 @@ class Setting:
                 "ns",
                 name_of(pod.uid),
                 0,
-                GpuRequest(shares=ShareAsk((("main", size),)), by_container=(("main", SHARE, size),)),
+                GpuRequest(shares=ShareRequest((("main", size),)), by_container=(("main", SHARE, size),)),
                 {"main": (pod.gpu,)} if pod.gpu is not None else {},
                 finished=pod.finished,
                 terminating=pod.deleting,

@@ -25,7 +25,7 @@ from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsen
 from scheduler_ext.core.cache.intent import MAX_INTENTS, Intent, Reservation
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
-from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, UnitRequest
 from tests.binding.bind_states import SHARE, Held, Pod, Setting, Written
 from tests.core.reported import ONE_G, device, sliced
 
@@ -331,8 +331,8 @@ def test_conflicts_are_counted(told: tuple[str, ...], counts: dict[str, int]) ->
     assert driven.counts == counts
 
 
-WHOLE_POD = replace(SETTING.bound(P), request=GpuRequest(units=(UnitAsk(WHOLE, 1),)), devices={})
-MIG_POD = replace(WHOLE_POD, request=GpuRequest(units=(UnitAsk(ONE_G, 1, "1g.10gb"),)))
+WHOLE_POD = replace(SETTING.bound(P), request=GpuRequest(units=(UnitRequest(WHOLE, 1),)), devices={})
+MIG_POD = replace(WHOLE_POD, request=GpuRequest(units=(UnitRequest(ONE_G, 1, "1g.10gb"),)))
 
 
 def test_the_only_instance_is_fenced_like_a_share_and_promised_once() -> None:
@@ -452,7 +452,7 @@ class TestWaitingForATurn:
         assert isinstance(second.send(Done(None)), GetReservation)
 
     def test_no_more_are_written_than_there_is_room_for(self, driven: Driven) -> None:
-        units = GpuRequest(units=(UnitAsk(WHOLE, 1),))
+        units = GpuRequest(units=(UnitRequest(WHOLE, 1),))
         held = tuple(
             Intent(replace(WHOLE_POD, uid=f"s-{i}", request=GpuRequest()), "1", "you")
             for i in range(MAX_INTENTS - 1)

@@ -14,7 +14,7 @@ from scheduler_ext.cluster import binding_calls as bindings_module
 from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.core.cache.intent import Intent, Reservation
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest
 from scheduler_ext.wire.binding import binding_body
 from scheduler_ext.wire.kube import ObjectMeta
 from tests.cluster.api.api_faults import After, AnswerFault, Drip, Hang, Refuse, Reset
@@ -26,7 +26,7 @@ from tests.cluster.following import eventually
 from tests.kube_objects import SHARE, Json, pod
 
 ANNOTATIONS = {"devices.gpu.scheduler-ext.io/main": "GPU-0"}
-ASKED = GpuRequest(shares=ShareAsk((("main", 4096),)), priority=7)
+ASKED = GpuRequest(shares=ShareRequest((("main", 4096),)), priority=7)
 HELD = BoundPod("uid-one", "default", "one", 7, ASKED, {"main": ("GPU-0",)})
 INTENT = Intent(HELD, "12", "extender-a")
 FIRST = Reservation("a", "uid-a", None, (INTENT,))

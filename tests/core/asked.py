@@ -8,7 +8,7 @@ from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model, normalise_model
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest, UnitRequest
 from tests.core.reported import device
 
 # A pod with unreported devices holds the device whole.
@@ -17,17 +17,17 @@ HELD = (Holder(uid="someone"),)
 
 def whole(count: int = 1, resource: str = "nvidia.com/gpu", **wishes: Any) -> GpuRequest:
     """So many whole GPUs."""
-    return GpuRequest(units=(UnitAsk(resource, count),), **wishes)
+    return GpuRequest(units=(UnitRequest(resource, count),), **wishes)
 
 
 def share(*sizes_mib: int, **wishes: Any) -> GpuRequest:
     """A container per share."""
-    return GpuRequest(shares=ShareAsk(tuple((f"c{i}", mib) for i, mib in enumerate(sizes_mib))), **wishes)
+    return GpuRequest(shares=ShareRequest(tuple((f"c{i}", mib) for i, mib in enumerate(sizes_mib))), **wishes)
 
 
 def mig(profile: str, count: int = 1) -> GpuRequest:
     """So many MIG instances."""
-    return GpuRequest(units=(UnitAsk(f"nvidia.com/mig-{profile}", count, profile),))
+    return GpuRequest(units=(UnitRequest(f"nvidia.com/mig-{profile}", count, profile),))
 
 
 def meets(model: GpuModel, wish: str) -> bool:

@@ -10,7 +10,13 @@ from scheduler_ext.core.gpu.mig_geometry import geometry_for
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, Slot
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.request.request import ContainerAsk, ContainerRole, GpuRequest, PodAsk, parse_request
+from scheduler_ext.core.request.request import (
+    ContainerRequest,
+    ContainerRole,
+    GpuRequest,
+    UnparsedRequest,
+    parse_request,
+)
 from scheduler_ext.core.request.resource_names import ResourceNames
 
 NAMES = ResourceNames()
@@ -40,21 +46,21 @@ def sliced(*instances: tuple[str, int], holders: dict[int, Any] | None = None) -
     )
 
 
-def ask(*containers: ContainerAsk) -> GpuRequest:
+def ask(*containers: ContainerRequest) -> GpuRequest:
     """The request of a pod of these containers."""
-    request = parse_request(PodAsk("ns", "p", "u", 0, {}, containers), NAMES)
+    request = parse_request(UnparsedRequest("ns", "p", "u", 0, {}, containers), NAMES)
     assert isinstance(request, GpuRequest), request
     return request
 
 
 def wants(
     amount: int, resource: str, container: str = "main", role: ContainerRole = ContainerRole.APP
-) -> ContainerAsk:
+) -> ContainerRequest:
     """A container that asks for one resource."""
-    return ContainerAsk(container, role, {}, {resource: str(amount)})
+    return ContainerRequest(container, role, {}, {resource: str(amount)})
 
 
-def bound(name: str, *containers: ContainerAsk, **fields: Any) -> BoundPod:
+def bound(name: str, *containers: ContainerRequest, **fields: Any) -> BoundPod:
     """A pod on the node, ns/<name>, uid-<name>."""
     return replace(BoundPod(f"uid-{name}", "ns", name, 0, ask(*containers)), **fields)
 

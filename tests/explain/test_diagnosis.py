@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler_ext.wire.config import Configuration, InspectionSection
 from tests.examples import examples
 from tests.explain.explaining import explained, mig, wish
-from tests.extender.foreseeing import askers, clusters
+from tests.extender.foreseeing import asking_pods, clusters
 from tests.extender.preempting import on_gpu, on_share, share_node, whole_node
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
 
@@ -546,7 +546,7 @@ def test_unnamed_pods_that_are_alike_are_counted() -> None:
 
 
 @examples(20, long=150)
-@given(clusters(), askers())
+@given(clusters(), asking_pods())
 def test_a_pod_fits_on_the_nearest_node_without_the_pods_in_the_way_and_not_with_one_of_them(
     objects: list[Json], asking: Json
 ) -> None:
@@ -574,7 +574,7 @@ def test_a_pod_fits_on_the_nearest_node_without_the_pods_in_the_way_and_not_with
 
 
 @examples(20, long=150)
-@given(clusters(), askers(), st.sampled_from(["A100-40GB", "H100", "A100"]))
+@given(clusters(), asking_pods(), st.sampled_from(["A100-40GB", "H100", "A100"]))
 def test_the_suggested_amounts_do_fit(objects: list[Json], asking: Json, model: str) -> None:
     asking["metadata"]["annotations"] = {"gpu.scheduler-ext.io/model": model}
     explanation = explained(asking, *objects)

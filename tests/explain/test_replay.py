@@ -31,7 +31,7 @@ from scheduler_ext.wire.pod.pod_request import pod_request
 from scheduler_ext.wire.snapshot_file import decode_snapshot_file, encode_snapshot_file
 from tests.dra_objects import device_class, gpu_device, request, resource_claim, resource_slice
 from tests.examples import examples
-from tests.extender.foreseeing import askers, asks, clusters, read
+from tests.extender.foreseeing import asking_pods, asks, clusters, read
 from tests.extender.preempting import share_node, whole_node
 from tests.extender.test_record import ask
 from tests.kube_objects import ANNOTATION, SHARE, Json, inventory, node, pod
@@ -99,13 +99,13 @@ def situations(draw: st.DrawFn) -> tuple[list[Json], list[Json], Configuration]:
     """A cluster, decided pods, and a configuration."""
     objects = draw(clusters())
     names = draw(st.lists(st.sampled_from("pqr"), min_size=1, max_size=3, unique=True))
-    pods = [draw(askers(name)) for name in names]
+    pods = [draw(asking_pods(name)) for name in names]
     config = Configuration(
         score=ScoreSection(strategy=draw(st.sampled_from(("fragmentation", "binpack", "spread")))),
         inspection=InspectionSection(hide_other_namespaces=draw(st.booleans())),
     )
     if draw(st.booleans()):
-        nominated = draw(askers("nominated"))
+        nominated = draw(asking_pods("nominated"))
         nominated["status"] = {"nominatedNodeName": draw(st.sampled_from("abc"))}
         objects.append(nominated)
     return objects, pods, config
@@ -139,12 +139,12 @@ def test_a_replay_answers_as_the_extender_did(
                 elsewhere.of_name("default", name)
             continue
         assert elsewhere.of_name("default", name) == told
-    other = read(data.draw(askers("other")))[0]
+    other = read(data.draw(asking_pods("other")))[0]
     assert elsewhere.of_manifest(other) == there.explainer().of_manifest(other)
 
 
 @examples(10, long=400)
-@given(clusters(), askers())
+@given(clusters(), asking_pods())
 def test_filter_and_prioritize_would_have_answered_the_same(objects: list[Json], asking: Json) -> None:
     there = running(*objects)
     snapshot, again = there.snapshot, there.replayed().snapshot

@@ -60,7 +60,7 @@ def numbered(asking: Json, number: int) -> Json:
 
 
 @st.composite
-def askers(draw: DrawFn, name: str = "asker") -> Json:
+def asking_pods(draw: DrawFn, name: str = "asker") -> Json:
     """A pod with whole GPUs, a MIG instance, shares, several of them or none, and CPU."""
     cpu = {"cpu": draw(st.sampled_from(("100m", "2", "9")))}
     share = st.sampled_from(("1000", "7000", "8192", "30000", "60000")).map(lambda mib: {SHARE: mib})

@@ -12,7 +12,7 @@ from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, PendingPod
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.preemption_answers import BEHIND_S, EXPIRES_S
 from tests.core.reported import SHARE, device
@@ -426,7 +426,7 @@ class TestAPlaceThatFilterRefuses:
 
 def test_bind_gives_no_pod_the_place_of_another() -> None:
     """Filter may have accepted the pod just before."""
-    shares = GpuRequest(shares=ShareAsk((("main", ROOM_MIB),)))
+    shares = GpuRequest(shares=ShareRequest((("main", ROOM_MIB),)))
 
     def pending(name: str, priority: int) -> PendingPod:
         return PendingPod(BoundPod(f"uid-{name}", "default", name, priority, shares), "1", "")

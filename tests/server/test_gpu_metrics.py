@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.gpu.gpu import Memory
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest, UnitRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.explain.waiting import LongWait
 from scheduler_ext.server.metrics import gpu_metrics
@@ -120,7 +120,7 @@ def test_fragmentation_is_of_unheld_amounts() -> None:
 
 
 def test_namespaces_are_bounded() -> None:
-    asked = GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),))
+    asked = GpuRequest(units=(UnitRequest("nvidia.com/gpu", 1),))
     pods = tuple(
         BoundPod(f"{number}", f"team-{number:05}", "p", 0, asked) for number in range(MAX_NAMESPACES + 7)
     )
@@ -132,14 +132,14 @@ def test_namespaces_are_bounded() -> None:
 
 
 def test_requested_shares_are_in_bytes() -> None:
-    request = GpuRequest(shares=ShareAsk((("main", 300), ("other", 200))))
+    request = GpuRequest(shares=ShareRequest((("main", 300), ("other", 200))))
     infos = [NodeInfo("n", pods=(BoundPod("u", "team", "p", 0, request),))]
     found = told(infos)["gpu_extender_namespace_requested_memory_bytes"]
     assert found == {(("namespace", "team"),): 500 * 2**20}
 
 
 def test_reservations_by_state() -> None:
-    waiting = BoundPod("u", "ns", "p", 0, GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),)))
+    waiting = BoundPod("u", "ns", "p", 0, GpuRequest(units=(UnitRequest("nvidia.com/gpu", 1),)))
     held = [replace(waiting, uid=uid) for uid in ("a", "b", "c")]
     source = Followed()
     # For one of them another extender chose another GPU: either may come true.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.whatif import Asker, WhatIf, read_asker
+from scheduler_ext.whatif.whatif import PodInfo, WhatIf, read_pod_info
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.pod.pod_identity import pod_name
@@ -28,14 +28,14 @@ def placed(pods: Sequence[Json], state: ClusterState, config: Configuration | No
     cluster = WhatIf(state, config)
     found = []
     for pod in read_pods(inventory(*pods)):
-        asker = read_asker(pod, pod_name(pod), config.resource_names(), state.claims)
-        assert isinstance(asker, Asker), asker
-        node = cluster.best(asker)
+        pod_info = read_pod_info(pod, pod_name(pod), config.resource_names(), state.claims)
+        assert isinstance(pod_info, PodInfo), pod_info
+        node = cluster.best(pod_info)
         if node is None:
-            found.append(Outcome(None, refusal=cluster.refusal(asker)))
+            found.append(Outcome(None, refusal=cluster.refusal(pod_info)))
         else:
-            value = cluster.value_per_hour(asker, node)
-            found.append(Outcome(node, cluster.bind(asker, node), value))
+            value = cluster.value_per_hour(pod_info, node)
+            found.append(Outcome(node, cluster.bind(pod_info, node), value))
     return found
 
 

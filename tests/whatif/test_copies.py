@@ -15,7 +15,7 @@ from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.promisable import overallocated
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
-from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareRequest, UnitRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.whatif.copies import Fill, Vessel, fill_all, filled
 from tests.examples import examples
@@ -68,11 +68,11 @@ def device(index: int, memory: Memory, name: str = "A100-80GB") -> Device:
 
 
 def on_gpu(name: str, index: int, mib: int) -> BoundPod:
-    holding = GpuRequest(shares=ShareAsk((("main", mib),)))
+    holding = GpuRequest(shares=ShareRequest((("main", mib),)))
     return BoundPod(name, "default", name, 0, holding, {"main": (f"GPU-{index}",)})
 
 
-ON_ANY_GPU = BoundPod("whole", "default", "whole", 0, GpuRequest((UnitAsk("nvidia.com/gpu", 1),)))
+ON_ANY_GPU = BoundPod("whole", "default", "whole", 0, GpuRequest((UnitRequest("nvidia.com/gpu", 1),)))
 
 
 @st.composite
@@ -107,7 +107,7 @@ OF_TWO_MODELS = NodeInfo(
     allocatable={RESOURCES.share: 2**20, "nvidia.com/gpu": 4},
 )
 LIMITED = replace(OF_TWO_MODELS, allocatable={RESOURCES.share: 25_000, "nvidia.com/gpu": 4})
-FOR_INIT_CONTAINERS = ShareAsk((), (InitShare("init-0", 1, ()), InitShare("init-1", 8192, ())))
+FOR_INIT_CONTAINERS = ShareRequest((), (InitShare("init-0", 1, ()), InitShare("init-1", 8192, ())))
 # Of GPUs that cost the same the one goes that comes first by then.
 NEARLY_ALIKE = NodeInfo(
     "node",
@@ -135,10 +135,10 @@ SLICED = NodeInfo(
 
 @examples(25, long=1500)
 @example(OF_TWO_MODELS, FOR_INIT_CONTAINERS, "fragmentation", 0, 10)
-@example(OF_TWO_MODELS, ShareAsk((("c0", 10_000),)), "fragmentation", 30_000, 10)
-@example(LIMITED, ShareAsk((("c0", 10_000),)), "fragmentation", 0, 10)
-@example(NEARLY_ALIKE, ShareAsk((("c0", 20), ("c1", 30))), "spread", 0, 0)
-@example(SLICED, ShareAsk((("c0", 20),)), "fragmentation", 0, 0)
+@example(OF_TWO_MODELS, ShareRequest((("c0", 10_000),)), "fragmentation", 30_000, 10)
+@example(LIMITED, ShareRequest((("c0", 10_000),)), "fragmentation", 0, 10)
+@example(NEARLY_ALIKE, ShareRequest((("c0", 20), ("c1", 30))), "spread", 0, 0)
+@example(SLICED, ShareRequest((("c0", 20),)), "fragmentation", 0, 0)
 @given(
     share_nodes(),
     share_asks(),
@@ -147,7 +147,7 @@ SLICED = NodeInfo(
     st.sampled_from((10, 10, 0)),
 )
 def test_as_many_shares_as_one_by_one(
-    info: NodeInfo, shares: ShareAsk, strategy: str, min_free_mib: int, headroom_percent: int
+    info: NodeInfo, shares: ShareRequest, strategy: str, min_free_mib: int, headroom_percent: int
 ) -> None:
     request = GpuRequest(shares=shares, min_free_mib=min_free_mib)
     sizing = Sizing(SchedulingPolicy(strategy=strategy), RESOURCES, headroom_percent)
@@ -173,7 +173,7 @@ def test_copies_keep_whole_gpus_for_pods_of_several_as_one_by_one() -> None:
     devices = tuple(device(i, Memory(81_920, 0, 0, 0)) for i in range(4))
     allocatable = {RESOURCES.share: 2**20, "nvidia.com/gpu": 4}
     info = NodeInfo("node", report=Report(devices), allocatable=allocatable, pods=(on_gpu("p", 0, 60_000),))
-    request = GpuRequest(shares=ShareAsk((("c0", 35_000), ("c1", 10_000))))
+    request = GpuRequest(shares=ShareRequest((("c0", 35_000), ("c1", 10_000))))
     sizing = Sizing(SchedulingPolicy(), RESOURCES, 0)
     within = snapshot_of(
         [info], workload=Workload.of({TaskClass(gpus=2): 3, TaskClass(shares_mib=(4096,)): 1})

@@ -17,7 +17,7 @@ from scheduler_ext.explain.explain import explain
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.sources.clusterstate import ClusterState, file_state
 from scheduler_ext.sources.file_source import InventorySource
-from scheduler_ext.whatif.whatif import Asker, WhatIf
+from scheduler_ext.whatif.whatif import PodInfo, WhatIf
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, read_pods
 from scheduler_ext.wire.pod.pod_needs import pod_needs
@@ -172,5 +172,5 @@ def test_an_evicted_pod_frees_its_cpu() -> None:
     cluster.evict("used", ["uid-web"])
     assert cluster.infos["used"].cpu_elsewhere_milli == 4000
     (asking,) = read_pods(inventory(pod("p", {"cpu": "2"})))
-    cluster.bind(Asker(asking, "uid-p", GpuRequest(), pod_needs(asking)), "used")
+    cluster.bind(PodInfo(asking, "uid-p", GpuRequest(), pod_needs(asking)), "used")
     assert cpu_free_milli(cluster.infos["used"]) == 56_000

@@ -6,11 +6,21 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.node.promisable import overallocated
-from scheduler_ext.whatif.whatif import Asker, WhatIf, read_asker
+from scheduler_ext.whatif.whatif import PodInfo, WhatIf, read_pod_info
 from scheduler_ext.wire.config import Configuration
 from tests.examples import examples
 from tests.explain.explaining import explained
-from tests.extender.foreseeing import WHOLE, askers, asks, clusters, counted, counts, numbered, read, state_of
+from tests.extender.foreseeing import (
+    WHOLE,
+    asking_pods,
+    asks,
+    clusters,
+    counted,
+    counts,
+    numbered,
+    read,
+    state_of,
+)
 from tests.extender.preempting import share_node, whole_node
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, node
 from tests.whatif.placing import nodes_of, placed
@@ -23,7 +33,7 @@ _MANY = 14
 
 
 @examples(15, long=300)
-@given(clusters(), askers())
+@given(clusters(), asking_pods())
 def test_the_first_pod_goes_where_explain_says(objects: list[Json], asking: Json) -> None:
     explanation = explained(asking, *objects)
     (found,) = placed([asking], state_of(*objects))
@@ -46,7 +56,7 @@ def test_the_first_pod_goes_where_explain_says(objects: list[Json], asking: Json
 
 
 @examples(15, long=300)
-@given(clusters(), askers())
+@given(clusters(), asking_pods())
 def test_more_than_none_fit_where_explain_says_so(objects: list[Json], asking: Json) -> None:
     explanation, answer = explained(asking, *objects), counted(asking, *objects)
     assert (answer["total"] is None or answer["total"] > 0) == explanation["fits"]
@@ -57,7 +67,7 @@ def test_more_than_none_fit_where_explain_says_so(objects: list[Json], asking: J
 
 
 @examples(15, long=300)
-@given(clusters(most=1), askers())
+@given(clusters(most=1), asking_pods())
 def test_a_node_takes_as_many_as_come_one_after_the_other(objects: list[Json], asking: Json) -> None:
     found = placed([numbered(asking, i) for i in range(_MANY)], state_of(*objects))
     fitting = sum(each.node is not None for each in found)
@@ -77,16 +87,16 @@ def test_a_node_takes_as_many_as_come_one_after_the_other(objects: list[Json], a
 
 
 @examples(15, long=300)
-@given(clusters(), st.lists(askers(), min_size=1, max_size=8))
+@given(clusters(), st.lists(asking_pods(), min_size=1, max_size=8))
 def test_nothing_is_promised_twice(objects: list[Json], pods: list[Json]) -> None:
     cluster, resources = WhatIf(state_of(*objects), Configuration()), Configuration().resource_names()
     for i, asked in enumerate(read(*(numbered(each, i) for i, each in enumerate(pods)))):
-        asker = read_asker(asked, f"uid-copy-{i}", resources, None)
-        assert isinstance(asker, Asker)
-        best = cluster.best(asker)
+        pod_info = read_pod_info(asked, f"uid-copy-{i}", resources, None)
+        assert isinstance(pod_info, PodInfo)
+        best = cluster.best(pod_info)
         if best is not None:
             before = cluster.infos[best]
-            cluster.bind(asker, best)
+            cluster.bind(pod_info, best)
             assert overallocated(before, cluster.infos[best].pods[-1], resources) is None
 
 

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from scheduler_ext.core.request.request import ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import ShareRequest, UnitRequest
 from scheduler_ext.wire.gpunode import read_gpu_node
 from scheduler_ext.wire.held_annotation import (
     HELD_ANNOTATION,
@@ -46,8 +46,8 @@ def test_an_amount_is_a_request() -> None:
     )
     request = room.request()
     assert request is not None
-    assert request.units == (UnitAsk("nvidia.com/mig-1g.10gb", 2, "1g.10gb"),)
-    assert request.shares == ShareAsk((("main", 1024),))
+    assert request.units == (UnitRequest("nvidia.com/mig-1g.10gb", 2, "1g.10gb"),)
+    assert request.shares == ShareRequest((("main", 1024),))
 
 
 @pytest.mark.parametrize("text", ["GPU-1", '[{"for":"x","until":"2027-01-15T08:00:00Z","units":{"a":-1}}]'])

@@ -12,13 +12,13 @@ from scheduler_ext.core.request.request import (
     GpuRequest,
     InitShare,
     InvalidRequest,
-    ShareAsk,
-    UnitAsk,
+    ShareRequest,
+    UnitRequest,
 )
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.pod.cached_pod import bound_pod
 from scheduler_ext.wire.pod.pod_identity import pod_name
-from scheduler_ext.wire.pod.pod_request import pod_ask, pod_request
+from scheduler_ext.wire.pod.pod_request import pod_request, unparsed_request
 from tests.kube_objects import ANNOTATION, SHARE, Json
 from tests.wire.decoded_pods import container, decoded, with_spec
 
@@ -29,7 +29,7 @@ WHOLE = "nvidia.com/gpu"
 def test_missing_fields_have_the_meaning_of_kubernetes() -> None:
     empty: list[Json] = [{}, {"metadata": None, "spec": None}, {"metadata": {}, "spec": {}}]
     for pod in empty:
-        ask = pod_ask(decoded(pod), NAMES)
+        ask = unparsed_request(decoded(pod), NAMES)
         assert (ask.namespace, ask.name, ask.uid, ask.priority) == ("default", "", "", 0)
         assert (ask.annotations, list(ask.containers), ask.soft_preferences) == ({}, [], False)
 
@@ -39,7 +39,7 @@ def test_containers_come_in_the_order_they_start() -> None:
         containers=[container("app") | {"restartPolicy": "Always"}],
         initContainers=[container("load"), container("log") | {"restartPolicy": "Always"}, None],
     )
-    assert [(c.name, c.role) for c in pod_ask(pod, NAMES).containers] == [
+    assert [(c.name, c.role) for c in unparsed_request(pod, NAMES).containers] == [
         ("load", ContainerRole.INIT),
         ("log", ContainerRole.SIDECAR),
         ("", ContainerRole.INIT),
@@ -58,8 +58,8 @@ def test_whole_gpus_slices_and_shares_are_read_together() -> None:
     )
     request = pod_request(pod, NAMES)
     assert isinstance(request, GpuRequest)
-    assert request.units == (UnitAsk(WHOLE, 2), UnitAsk("nvidia.com/mig-1g.10gb.me", 1, "1g.10gb+me"))
-    assert request.shares == ShareAsk((("view", 4096),), (InitShare("load", 9000, ()),))
+    assert request.units == (UnitRequest(WHOLE, 2), UnitRequest("nvidia.com/mig-1g.10gb.me", 1, "1g.10gb+me"))
+    assert request.shares == ShareRequest((("view", 4096),), (InitShare("load", 9000, ()),))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_other_resources_are_never_looked_at() -> None:
     )
     request = pod_request(pod, NAMES)
     assert isinstance(request, GpuRequest)
-    assert request.units == (UnitAsk(WHOLE, 1),)
+    assert request.units == (UnitRequest(WHOLE, 1),)
 
 
 def test_resource_names_are_configurable() -> None:
@@ -103,8 +103,8 @@ def test_resource_names_are_configurable() -> None:
     )
     request = pod_request(pod, names)
     assert isinstance(request, GpuRequest)
-    assert request.units == (UnitAsk("example.com/gpu", 1),)
-    assert request.shares == ShareAsk((("main", 100),))
+    assert request.units == (UnitRequest("example.com/gpu", 1),)
+    assert request.shares == ShareRequest((("main", 100),))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_resource_names_are_configurable() -> None:
     ],
 )
 def test_priorities(spec: Json, priority: int) -> None:
-    assert pod_ask(with_spec(**spec), NAMES).priority == priority
+    assert unparsed_request(with_spec(**spec), NAMES).priority == priority
 
 
 def test_a_bound_pod_holds_its_request_on_the_devices_of_its_binding() -> None:
@@ -136,7 +136,7 @@ def test_a_bound_pod_holds_its_request_on_the_devices_of_its_binding() -> None:
     held = bound_pod(decoded({"metadata": metadata, "spec": spec}), NAMES)
     assert (held.uid, held.namespace, held.name, held.priority, held.finished) == ("u", "ns", "p", 5, False)
     assert held.devices == {"main": ("GPU-0", "GPU-1"), "log": ()}
-    assert held.request.shares == ShareAsk((("main", 100),))
+    assert held.request.shares == ShareRequest((("main", 100),))
 
 
 @pytest.mark.parametrize(

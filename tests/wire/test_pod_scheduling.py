@@ -12,7 +12,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.pod import pod_amounts as amounts
 from scheduler_ext.wire.pod.pod_amounts import pod_amounts
 from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
-from scheduler_ext.wire.pod.pod_request import has_soft_preferences, pod_ask
+from scheduler_ext.wire.pod.pod_request import has_soft_preferences, unparsed_request
 from tests.kube_objects import Json
 from tests.wire.decoded_pods import container, spec_of, with_spec
 
@@ -42,7 +42,7 @@ SOFT_SPREAD = HARD_SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}
 )
 def test_soft_preferences(spec: Json, soft: bool) -> None:
     assert has_soft_preferences(spec_of(**spec)) is soft
-    assert pod_ask(with_spec(**spec), NAMES).soft_preferences is soft
+    assert unparsed_request(with_spec(**spec), NAMES).soft_preferences is soft
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis.strategies import DrawFn
 from scheduler_ext.core.cache.intent import MAX_INTENTS, Intent, Reservation
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareRequest, UnitRequest
 from scheduler_ext.wire.reservation import GpuReservation, read_reservation, reservation_body
 from scheduler_ext.wire.watching import Broken, Decoder
 from tests.kube_objects import Json
@@ -29,7 +29,7 @@ def held(draw: DrawFn) -> BoundPod:
     units = draw(st.one_of(st.just(()), unit_asks()))
     shares = draw(st.one_of(st.none(), share_asks()) if units else share_asks())
     priority = draw(st.integers(-(2**31), 2**31 - 1))
-    asked = shares or ShareAsk(())
+    asked = shares or ShareRequest(())
     containers = [name for name, _ in asked.running] + [share.container for share in asked.init]
     return BoundPod(
         uid=draw(st.uuids().map(str)),
@@ -56,7 +56,7 @@ def test_written_objects_are_read(wanted: Reservation) -> None:
     assert read_reservation(json.dumps(reservation_body(wanted)).encode()) == wanted
 
 
-SHARES = ShareAsk((("proxy", 1024), ("main", 4096)), (InitShare("warm", 8192, (0,)),))
+SHARES = ShareRequest((("proxy", 1024), ("main", 4096)), (InitShare("warm", 8192, (0,)),))
 ONE = Intent(
     BoundPod(
         "u1",
@@ -208,7 +208,7 @@ def test_a_share_on_other_than_one_gpu_is_never_written(devices: dict[str, tuple
 
 
 def test_units_of_a_device_plugin() -> None:
-    units = (UnitAsk("nvidia.com/gpu", 2), UnitAsk("nvidia.com/mig-1g.10gb", 1, "1g.10gb"))
+    units = (UnitRequest("nvidia.com/gpu", 2), UnitRequest("nvidia.com/mig-1g.10gb", 1, "1g.10gb"))
     whole = replace(ONE, pod=replace(ONE.pod, request=GpuRequest(units=units, priority=1000), devices={}))
     body = reservation_body(Reservation("n1", intents=(whole,)))
     assert body["spec"]["intents"][0]["pod"] == {

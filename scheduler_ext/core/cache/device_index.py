@@ -50,7 +50,7 @@ from scheduler_ext.core.dra.published import (
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm, first_untolerated
 from scheduler_ext.core.intree.verdict import ClaimHosts
 from scheduler_ext.core.node.node import PendingPod
-from scheduler_ext.core.request.request import UnitAsk
+from scheduler_ext.core.request.request import UnitRequest
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX, ResourceNames
 
 # What is not modelled where a GPU is within reach of several nodes.
@@ -250,9 +250,9 @@ class DeviceIndex:
         by_key = {claim.key: together((self._asked_by(claim),)) for claim in self._claims.all()}
         return KnownClaims(by_key, self._any_gpu(), self.problems())
 
-    def _any_gpu(self) -> tuple[UnitAsk, ...]:
+    def _any_gpu(self) -> tuple[UnitRequest, ...]:
         named = sorted(self._names.now.served & self._of_gpus)
-        return tuple(UnitAsk(name, 0) for name in named if name.startswith(DEVICE_CLASS_PREFIX))
+        return tuple(UnitRequest(name, 0) for name in named if name.startswith(DEVICE_CLASS_PREFIX))
 
     def _asked_by(self, claim: Claim) -> ClaimRequest:
         names = self._names.now
@@ -269,7 +269,7 @@ class DeviceIndex:
                     missing.append("adminAccess")
             elif name is not None:
                 units.append(
-                    UnitAsk(name, count, every=every and not choice, choice=choice if only_gpus else 0)
+                    UnitRequest(name, count, every=every and not choice, choice=choice if only_gpus else 0)
                 )
                 if name != own:
                     missing.append("requirements beyond the DeviceClass")

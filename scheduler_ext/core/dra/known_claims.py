@@ -9,7 +9,7 @@ from typing import NamedTuple
 from scheduler_ext.core.dra.published import claim_title
 from scheduler_ext.core.intree.verdict import ClaimHosts
 from scheduler_ext.core.request.pod_kinds import TaskClass, task_class
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest, UnitRequest
 
 
 class ClaimRequest(NamedTuple):
@@ -18,7 +18,7 @@ class ClaimRequest(NamedTuple):
     that are no GPUs, `held` the claims that hold devices, for people; `admin` is the number of requests with
     admin access."""
 
-    units: tuple[UnitAsk, ...] = ()
+    units: tuple[UnitRequest, ...] = ()
     not_modelled: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     others: tuple[tuple[str, int], ...] = ()
@@ -34,14 +34,14 @@ class ClaimDemand(NamedTuple):
 
     def task_class(self, request: GpuRequest, cpu_milli: int) -> TaskClass | None:
         """The kind of a pod with these claims and this request beside them."""
-        units = (UnitAsk("", self.gpus, by_claim=True),) if self.gpus else ()
-        shares = ShareAsk(tuple(("", mib) for mib in self.parts_mib)) if self.parts_mib else None
+        units = (UnitRequest("", self.gpus, by_claim=True),) if self.gpus else ()
+        shares = ShareRequest(tuple(("", mib) for mib in self.parts_mib)) if self.parts_mib else None
         return task_class(replace(request, units=units, shares=shares), cpu_milli, request.models)
 
 
 def together(parts: Iterable[ClaimRequest]) -> ClaimRequest:
     """The requests of several claims as one; each resource once, by name."""
-    asks: dict[str, UnitAsk] = {}
+    asks: dict[str, UnitRequest] = {}
     features: dict[str, None] = {}
     there: dict[str, None] = {}
     others: Counter[str] = Counter()
@@ -53,7 +53,7 @@ def together(parts: Iterable[ClaimRequest]) -> ClaimRequest:
         for name, count in more:
             others[name] += count
         for unit in units:
-            one = asks.get(unit.resource, UnitAsk(unit.resource, 0, by_claim=True))
+            one = asks.get(unit.resource, UnitRequest(unit.resource, 0, by_claim=True))
             asks[unit.resource] = replace(
                 one,
                 count=one.count + unit.count,
@@ -78,7 +78,7 @@ def together(parts: Iterable[ClaimRequest]) -> ClaimRequest:
     )
 
 
-def unknown_claim(any_gpu: tuple[UnitAsk, ...], namespace: str, name: str) -> ClaimRequest:
+def unknown_claim(any_gpu: tuple[UnitRequest, ...], namespace: str, name: str) -> ClaimRequest:
     """What a claim asks of which nothing is known (yet): it may be any GPU."""
     return ClaimRequest(any_gpu, (f"{claim_title(namespace, name)}, which is not known here",))
 
@@ -89,7 +89,7 @@ class KnownClaims:
     `problems` are those of resources."""
 
     by_key: Mapping[str, ClaimRequest] = field(default_factory=dict)
-    any_gpu: tuple[UnitAsk, ...] = ()
+    any_gpu: tuple[UnitRequest, ...] = ()
     problems: Mapping[str, str] = field(default_factory=dict)
 
     def asked(self, namespace: str, names: Iterable[str]) -> ClaimRequest:

@@ -14,7 +14,7 @@ from scheduler_ext.core.gpu.mig_profile import MIG_PREFIX
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.offered_instances import cordon_problem, layout_problem
-from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, UnitRequest
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX, shown_resource, vendor_of
 
 _NAMED = 3
@@ -158,7 +158,7 @@ class MigPlacement(_Count):
             yield f"with {ask.count} {resource} instead of {ask.resource}", changed
 
 
-def _bare_name(ask: UnitAsk) -> str:
+def _bare_name(ask: UnitRequest) -> str:
     """The resource that a pod names, or the DeviceClass that its claims name."""
     return ask.resource.removeprefix(DEVICE_CLASS_PREFIX).partition("?")[0] if ask.by_claim else ask.resource
 

@@ -11,7 +11,7 @@ from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node, NodeInfo, Slot, Unit
 from scheduler_ext.core.node.node_labels import MEMORY_LABEL
 from scheduler_ext.core.node.unreported import cause, label_memory, remedy
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest
 
 _OF_SHARES: Final = "MiB of shares"
 
@@ -209,7 +209,7 @@ class FreeMemory(_MemoryFilter):
         def with_mib(most_mib: int) -> GpuRequest:
             running = tuple((container, min(mib, most_mib)) for container, mib in shares.running)
             init = tuple(replace(each, memory_mib=min(each.memory_mib, most_mib)) for each in shares.init)
-            return replace(request, shares=ShareAsk(running, init))
+            return replace(request, shares=ShareRequest(running, init))
 
         most = trial.largest(shares.largest_mib - 1, with_mib)
         if most and len(shares.by_container) == 1:

@@ -9,7 +9,7 @@ from scheduler_ext.core.framework.refusal import NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node, NodeState
 from scheduler_ext.core.request.constraints import ANNOTATION_PREFIX
-from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, UnitRequest
 
 _SLICES = "MIG instances"
 
@@ -101,7 +101,7 @@ class Replicas(Filter):
         )
 
 
-def _in_one(ask: UnitAsk) -> int:
+def _in_one(ask: UnitRequest) -> int:
     """The most that one container requests of the device plugin."""
     return 0 if ask.by_claim else ask.in_one or ask.count
 

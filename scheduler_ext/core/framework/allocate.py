@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
-from scheduler_ext.core.request.request import ShareAsk
+from scheduler_ext.core.request.request import ShareRequest
 
 # Search steps (a GPU tried for a share) of one request, about 0.2 s; undecided states then do not fit.
 MAX_SEARCH_STEPS = 2_000_000
@@ -30,7 +30,7 @@ class ShareFit:
     """The places of one request's shares in every state: `slots[i]` of the i-th share (running ones first),
     `[state]`, -1 if `fits` is false; `load_mib` `[slot, state]` is the peak of all on each GPU."""
 
-    def __init__(self, room_mib: Ints, shares: ShareAsk) -> None:
+    def __init__(self, room_mib: Ints, shares: ShareRequest) -> None:
         states = room_mib.shape[1]
         self._room = room_mib
         self._shares = shares
@@ -158,7 +158,7 @@ class ShareFit:
         return load
 
 
-def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] | None = None) -> Bools:
+def fit_shares(room_mib: Ints, shares: ShareRequest, where: Bools, steps: list[int] | None = None) -> Bools:
     """The states of `where` in which all shares find a GPU; `room_mib` is -1 if none may go."""
     if len(shares.running) + len(shares.init) == 1:
         fits: Bools = np.any(room_mib >= shares.largest_mib, axis=0)
@@ -166,7 +166,7 @@ def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] 
     return ShareFit(room_mib, shares).place(where, steps=steps).fits
 
 
-def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:
+def place_exactly(room_mib: Sequence[int], shares: ShareRequest, steps: list[int]) -> tuple[int, ...] | None:
     """The slot of each share (running, then init) on one node, or None if no placement exists. Depth first,
     largest first, one representative of equal GPUs; equal shares are tried in one order only. `steps[0]` is
     the remaining budget and is counted down; when it is used up the answer is None."""

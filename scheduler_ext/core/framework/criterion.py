@@ -27,7 +27,7 @@ from scheduler_ext.core.framework.refusal import (
 from scheduler_ext.core.node.columns import Bools, Floats, Ints, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import UNLIMITED, Node, NodeInfo
-from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, UnitRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.value_ranks import ValueRanks
 
@@ -74,7 +74,7 @@ class View:
         # The state of a question about a single state.
         self.only = 0
         self.request = request
-        self.units: list[tuple[UnitAsk, UnitColumns]] = [
+        self.units: list[tuple[UnitRequest, UnitColumns]] = [
             (ask, snapshot.units.get(ask.resource) or snapshot.no_units) for ask in request.units
         ]
         devices = snapshot.devices
@@ -184,7 +184,7 @@ class Filter(ABC):
         return iter(())
 
 
-def needed_reach(ask: UnitAsk) -> int:
+def needed_reach(ask: UnitRequest) -> int:
     """How many devices kube-scheduler has to find before a sick one."""
     return UNLIMITED if ask.every else max(ask.count, 1)
 
@@ -209,7 +209,7 @@ class Scoring:
 
     request: GpuRequest
     snapshot: Snapshot
-    units: Sequence[tuple[UnitAsk, UnitColumns]]
+    units: Sequence[tuple[UnitRequest, UnitColumns]]
     fit: ShareFit | None
     strategy: str
     level: float

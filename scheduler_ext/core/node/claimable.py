@@ -17,7 +17,7 @@ from scheduler_ext.core.intree.affinity import first_untolerated
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import UNKNOWN_FREE, UNLIMITED, NodeInfo, Slot, Unit
 from scheduler_ext.core.node.node_labels import Way
-from scheduler_ext.core.request.request import UnitAsk
+from scheduler_ext.core.request.request import UnitRequest
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX
 
 # Of one device: the sum over a node's devices has to fit a 32-bit column.
@@ -80,7 +80,7 @@ class Claimable:
         in_parts = any(part.multiple for part in parts) and any(unit.gpu_part < 1 for unit in units)
         return replace(slot, units=tuple(units), claimed_in_parts=in_parts)
 
-    def allocate(self, asks: Iterable[UnitAsk]) -> tuple[ClaimedDevice, ...] | None:
+    def allocate(self, asks: Iterable[UnitRequest]) -> tuple[ClaimedDevice, ...] | None:
         """Take the devices that kube-scheduler would give a pod for these asks, first fit; None if some are
         lacking."""
         taken: list[ClaimedDevice] = []

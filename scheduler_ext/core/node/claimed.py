@@ -8,7 +8,7 @@ from typing import NamedTuple
 from scheduler_ext.core.dra.device import DraDevice
 from scheduler_ext.core.dra.published import Claim, ClaimedDevice
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, UnitRequest
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX
 
 
@@ -60,5 +60,5 @@ def claim_only_pods(info: NodeInfo) -> list[BoundPod]:
     ]
 
 
-def _by_claim(units: Counter[str]) -> tuple[UnitAsk, ...]:
-    return tuple(UnitAsk(name, count, by_claim=True) for name, count in sorted(units.items()))
+def _by_claim(units: Counter[str]) -> tuple[UnitRequest, ...]:
+    return tuple(UnitRequest(name, count, by_claim=True) for name, count in sorted(units.items()))

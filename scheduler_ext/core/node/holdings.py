@@ -9,7 +9,7 @@ from scheduler_ext.core.dra.published import ClaimedDevice, DeviceId
 from scheduler_ext.core.gpu.gpu import Device, Holder, MigInstance
 from scheduler_ext.core.gpu.share_memory import DeviceHoldings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.request import UnitAsk
+from scheduler_ext.core.request.request import UnitRequest
 from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 
@@ -158,14 +158,14 @@ def _hold_pod(
             held.devices[uuid].pods.add(pod.uid)
 
 
-def seen_gpus(pod: BoundPod, ask: UnitAsk, node: NodeInfo) -> list[tuple[Device, int]]:
+def seen_gpus(pod: BoundPod, ask: UnitRequest, node: NodeInfo) -> list[tuple[Device, int]]:
     """The GPUs of a pod's request that are known, by its annotation or by the agent, each with its number of
     units."""
     if ask.profile is not None:
         return []
     # The same annotation names the device of a share: only those of containers that ask this count.
-    askers = [name for name, resource, _ in pod.request.by_container if resource == ask.resource]
-    annotated = [uuid for name in askers for uuid in {*pod.devices.get(name, ())}]
+    requesting = [name for name, resource, _ in pod.request.by_container if resource == ask.resource]
+    annotated = [uuid for name in requesting for uuid in {*pod.devices.get(name, ())}]
     seen_on = [[holder for holder in device.holders if pod.is_holder(holder)] for device in node.devices]
     if not annotated and not any(seen_on):
         return []
@@ -186,7 +186,7 @@ def seen_gpus(pod: BoundPod, ask: UnitAsk, node: NodeInfo) -> list[tuple[Device,
     return places
 
 
-def seen_instances(pod: BoundPod, ask: UnitAsk, node: NodeInfo) -> list[tuple[Device, MigInstance]]:
+def seen_instances(pod: BoundPod, ask: UnitRequest, node: NodeInfo) -> list[tuple[Device, MigInstance]]:
     """The MIG instances of a pod's request that the agent saw it hold; a whole GPU may be any instance (MIG
     single)."""
     if ask.profile is None and not (node.report is not None and node.report.mig_strategy == "single"):

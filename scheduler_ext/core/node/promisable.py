@@ -10,7 +10,7 @@ from scheduler_ext.core.gpu.share_memory import NOTHING_HELD, DeviceHoldings, Sh
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, pod_of, share_peaks
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.state import resolve_held
-from scheduler_ext.core.request.request import ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import ShareRequest, UnitRequest
 from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 # The one whose GPUs agents report.
@@ -50,7 +50,7 @@ def _problems(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> Iterat
         yield from _held_somewhere(beside, mine, held, resources)
 
 
-def _units(ask: UnitAsk, node: Node, held: Holdings) -> Iterator[str]:
+def _units(ask: UnitRequest, node: Node, held: Holdings) -> Iterator[str]:
     """Whole GPUs and instances; of sick ones as well, for the device plugin may hand those out."""
     name = ask.resource
     left = sum(unit.free for slot in node.state.slots for unit in slot.units if unit.resource == name)
@@ -60,7 +60,7 @@ def _units(ask: UnitAsk, node: Node, held: Holdings) -> Iterator[str]:
         yield f"{ask.count} {name} would be promised where {max(0, left)} are left"
 
 
-def _places(info: NodeInfo, pod: BoundPod, shares: ShareAsk) -> Iterator[str]:
+def _places(info: NodeInfo, pod: BoundPod, shares: ShareRequest) -> Iterator[str]:
     if info.report is None:
         yield "a share would be promised where no GPU is known"
         return

@@ -32,7 +32,7 @@ class ContainerRole(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerAsk:
+class ContainerRequest:
     """One container's GPU resources as written: quantity texts by resource name."""
 
     name: str
@@ -42,7 +42,7 @@ class ContainerAsk:
 
 
 @dataclass(frozen=True, slots=True)
-class PodAsk:
+class UnparsedRequest:
     """The parts of a pod that matter here, still unparsed; containers in start order, init first."""
 
     namespace: str
@@ -50,17 +50,17 @@ class PodAsk:
     uid: str
     priority: int
     annotations: Mapping[str, str]
-    containers: Sequence[ContainerAsk]
+    containers: Sequence[ContainerRequest]
     soft_preferences: bool = False
     cpu_milli: int = 0
 
 
 # Each container with its positive amounts by resource.
-_Asked = list[tuple[ContainerAsk, dict[str, int]]]
+_ContainerAmounts = list[tuple[ContainerRequest, dict[str, int]]]
 
 
 @dataclass(frozen=True, slots=True)
-class UnitAsk:
+class UnitRequest:
     """A number of whole GPUs or MIG instances, the peak over the pod's phases. `by_claim`: a ResourceClaim
     asks them, and 0 stands for a number that depends on the node; `every`: all that the node has; `choice`:
     so many, or another of the pod's choices. `in_one` is the most that one container asks; 0 if that is
@@ -90,7 +90,7 @@ class InitShare:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareAsk:
+class ShareRequest:
     """Memory shares, each on one GPU of its own choice: `running` ones together, `init` ones before."""
 
     running: tuple[tuple[str, int], ...]
@@ -128,8 +128,8 @@ PLACEHOLDER_MODEL = "PLACEHOLDER"
 class GpuRequest(GpuConstraints):
     """A pod's request, effective and checked; equal requests are equal values, of any pod."""
 
-    units: tuple[UnitAsk, ...] = ()
-    shares: ShareAsk | None = None
+    units: tuple[UnitRequest, ...] = ()
+    shares: ShareRequest | None = None
     priority: int = 0
     soft_preferences: bool = False
     cpu_milli: int = 0
@@ -149,7 +149,7 @@ class GpuRequest(GpuConstraints):
         return self.models == (PLACEHOLDER_MODEL,)
 
     @property
-    def whole(self) -> tuple[UnitAsk, ...]:
+    def whole(self) -> tuple[UnitRequest, ...]:
         """The requests of GPUs, without MIG instances and without replicas named as such (`.shared`)."""
         return tuple(
             ask for ask in self.units if ask.profile is None and not ask.resource.endswith(".shared")
@@ -168,7 +168,7 @@ class InvalidRequest:
     message: str
 
 
-def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | InvalidRequest:
+def parse_request(pod: UnparsedRequest, resources: ResourceNames) -> GpuRequest | InvalidRequest:
     """A pod's request as one value, or an `InvalidRequest`. Amounts are the peak over the pod's phases."""
     try:
         asked = [(container, _amounts(container, resources)) for container in pod.containers]
@@ -179,11 +179,11 @@ def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | Invalid
     return request
 
 
-def parse_holding(pod: PodAsk, resources: ResourceNames) -> GpuRequest:
+def parse_holding(pod: UnparsedRequest, resources: ResourceNames) -> GpuRequest:
     """The holdings of a pod on a node: its amounts alone, because its constraints no longer matter.
     Unreadable amounts hold nothing: no device plugin offers a resource of that name or amount, and a pod from
     an untrusted user must not keep a whole inventory from being read."""
-    asked: _Asked = [(container, {}) for container in pod.containers]
+    asked: _ContainerAmounts = [(container, {}) for container in pod.containers]
     for container, amounts in asked:
         for resource in _names(container):
             with suppress(ConstraintError):
@@ -193,7 +193,9 @@ def parse_holding(pod: PodAsk, resources: ResourceNames) -> GpuRequest:
     return _request(pod, asked, resources.share, {})
 
 
-def _request(pod: PodAsk, asked: _Asked, share: str, constraints: Mapping[str, object]) -> GpuRequest:
+def _request(
+    pod: UnparsedRequest, asked: _ContainerAmounts, share: str, constraints: Mapping[str, object]
+) -> GpuRequest:
     return GpuRequest(
         units=_units(asked, share),
         shares=_shares(asked, share),
@@ -205,11 +207,11 @@ def _request(pod: PodAsk, asked: _Asked, share: str, constraints: Mapping[str, o
     )
 
 
-def _names(container: ContainerAsk) -> dict[str, None]:
+def _names(container: ContainerRequest) -> dict[str, None]:
     return dict.fromkeys((*container.requests, *container.limits))
 
 
-def _amounts(container: ContainerAsk, resources: ResourceNames) -> dict[str, int]:
+def _amounts(container: ContainerRequest, resources: ResourceNames) -> dict[str, int]:
     amounts = {resource: _amount(container, resource, resources) for resource in _names(container)}
     for resource, request in container.requests.items():
         limit = container.limits.get(resource)
@@ -218,7 +220,7 @@ def _amounts(container: ContainerAsk, resources: ResourceNames) -> dict[str, int
     return {resource: amount for resource, amount in amounts.items() if amount}
 
 
-def _amount(container: ContainerAsk, resource: str, resources: ResourceNames) -> int:
+def _amount(container: ContainerRequest, resource: str, resources: ResourceNames) -> int:
     """One amount; requests default to limits."""
     request, limit = container.requests.get(resource), container.limits.get(resource)
     try:
@@ -275,7 +277,7 @@ def _profile(resource: str) -> str | None:
         raise ConstraintError(str(error)) from None
 
 
-def _units(asked: _Asked, share: str) -> tuple[UnitAsk, ...]:
+def _units(asked: _ContainerAmounts, share: str) -> tuple[UnitRequest, ...]:
     units = []
     for resource in sorted({name for _, amounts in asked for name in amounts} - {share}):
         profile = _profile(resource)
@@ -290,11 +292,11 @@ def _units(asked: _Asked, share: str) -> tuple[UnitAsk, ...]:
                 apps += amount
         count = max(peak, apps + sidecars)
         most = max(amounts.get(resource, 0) for _, amounts in asked)
-        units.append(UnitAsk(resource, count, profile, in_one=most if most < count else 0))
+        units.append(UnitRequest(resource, count, profile, in_one=most if most < count else 0))
     return tuple(units)
 
 
-def _shares(asked: _Asked, resource: str) -> ShareAsk | None:
+def _shares(asked: _ContainerAmounts, resource: str) -> ShareRequest | None:
     running: list[tuple[str, int]] = []
     init: list[InitShare] = []
     for container, amounts in asked:
@@ -304,7 +306,7 @@ def _shares(asked: _Asked, resource: str) -> ShareAsk | None:
                 init.append(InitShare(container.name, mib, tuple(range(len(running)))))
             else:
                 running.append((container.name, mib))
-    return ShareAsk(tuple(running), tuple(init)) if running or init else None
+    return ShareRequest(tuple(running), tuple(init)) if running or init else None
 
 
 def _refuse_absurdities(request: GpuRequest) -> None:

@@ -101,7 +101,7 @@ class Executor:
             self._say(f"the held room was not released, and ends by itself: {error}")
 
     def _let_in(self, wanted: PlacementGoal, node: str, moves: Sequence[Move], execution: Execution) -> None:
-        priority = max([wanted.asker.request.priority, *(move.pod.bound.priority for move in moves)])
+        priority = max([wanted.pod_info.request.priority, *(move.pod.bound.priority for move in moves)])
         held: Sequence[Hold] | None = None
         for number, move in enumerate(moves):
             self.rooms.hold(wanted, move.holds, priority)
@@ -149,7 +149,7 @@ class Executor:
     def _node_of(self, wanted: PlacementGoal) -> str | None:
         namespace, _, name = wanted.name.partition("/")
         pod = self._pod(namespace, name)
-        if pod is None or pod["metadata"]["uid"] != wanted.asker.uid:
+        if pod is None or pod["metadata"]["uid"] != wanted.pod_info.uid:
             raise _StoppedError(f"pod {wanted.name} does not wait any more: it was deleted")
         node: str | None = pod["spec"].get("nodeName")
         return node

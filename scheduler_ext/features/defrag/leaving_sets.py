@@ -12,7 +12,7 @@ from scheduler_ext.core.preemption.victim_search import Need, cheapest_first, fo
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.features.defrag.movable import MovablePod
 from scheduler_ext.features.defrag.moving_cluster import MovingCluster
-from scheduler_ext.whatif.whatif import Asker
+from scheduler_ext.whatif.whatif import PodInfo
 
 # (disruption budgets that are exceeded, moves, highest priority, value at risk).
 Price = tuple[float, ...]
@@ -60,7 +60,7 @@ class LeavingSets:
     def __init__(
         self,
         cluster: MovingCluster,
-        asker: Asker,
+        pod_info: PodInfo,
         node: str,
         pods: Sequence[MovablePod],
         budgets: Sequence[Budget],
@@ -71,9 +71,9 @@ class LeavingSets:
         self._amounts = [residents[pod.uid].amounts for pod in self._pods]
         # As the cluster knows it now, with what is held for other pods.
         bound = [residents[pod.uid].pod for pod in self._pods]
-        self._dry_run = cluster.reliefs(node, asker.uid).dry_run(bound, asker.request)
-        self._facts, self._asker = cluster.in_tree.facts(node), asker
-        self._ours = cluster.in_tree.ours(asker.needs)
+        self._dry_run = cluster.reliefs(node, pod_info.uid).dry_run(bound, pod_info.request)
+        self._facts, self._pod_info = cluster.in_tree.facts(node), pod_info
+        self._ours = cluster.in_tree.ours(pod_info.needs)
 
     def sets(self, least: Collection[str] | None = None) -> Iterator[tuple[Price, Gone]]:
         """The sets that may suffice, in the order of their price; with `least`, only those that have a pod
@@ -101,7 +101,7 @@ class LeavingSets:
     def _other_needs(self) -> Iterator[Need]:
         if self._facts is None:
             return
-        asked = {name: each for name, each in self._asker.needs.requests.items() if name not in self._ours}
+        asked = {name: each for name, each in self._pod_info.needs.requests.items() if name not in self._ours}
         asked["pods"] = Fraction(1)
         pods: list[Mapping[str, Fraction]] = [{**each, "pods": Fraction(1)} for each in self._amounts]
         yield from other_needs(asked, free_amounts(self._facts), pods)
@@ -118,16 +118,16 @@ def free_amounts(facts: NodeFacts) -> dict[str, Fraction]:
 
 
 def least_moves(
-    cluster: MovingCluster, asker: Asker, node: str, pods: Sequence[MovablePod]
+    cluster: MovingCluster, pod_info: PodInfo, node: str, pods: Sequence[MovablePod]
 ) -> tuple[int, int] | None:
     """A lower bound of (moves, highest priority) on a node, by sums alone; None if the pod does not fit
     without all of them either."""
-    bounds = [_most_gain(much, gains) for much, gains in _sums(cluster, asker.request, node, pods)]
+    bounds = [_most_gain(much, gains) for much, gains in _sums(cluster, pod_info.request, node, pods)]
     facts = cluster.in_tree.facts(node)
     if facts is not None:
-        free, ours = free_amounts(facts), cluster.in_tree.ours(asker.needs)
+        free, ours = free_amounts(facts), cluster.in_tree.ours(pod_info.needs)
         residents = cluster.residents[node]
-        for name, amount in asker.needs.requests.items():
+        for name, amount in pod_info.needs.requests.items():
             if name not in ours and amount > free.get(name, Fraction(0)):
                 gains = [float(residents[pod.uid].amounts.get(name, 0)) for pod in pods]
                 bounds.append(_most_gain(float(amount - free.get(name, Fraction(0))), gains))

@@ -65,8 +65,8 @@ class LiveRooms:
         self._written = set()
 
     def _room(self, wanted: PlacementGoal, hold: Hold, priority: int) -> WrittenRoom:
-        request, devices = hold.asker.request, {name: uuids[0] for name, uuids in hold.devices.items()}
-        if hold.asker.uid == wanted.asker.uid and wanted.gpus is None:
+        request, devices = hold.pod_info.request, {name: uuids[0] for name, uuids in hold.devices.items()}
+        if hold.pod_info.uid == wanted.pod_info.uid and wanted.gpus is None:
             return WrittenRoom(wanted.name, 0.0, priority, devices=devices)
         units = {ask.resource: ask.count for ask in request.units}
         shares = dict(request.shares.by_container) if request.shares is not None else {}

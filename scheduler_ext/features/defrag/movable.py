@@ -13,7 +13,7 @@ from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.views.node_value import pod_values
-from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of
+from scheduler_ext.whatif.whatif import PodInfo, WhatIf, name_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.controllers import controlling_owner
@@ -61,7 +61,7 @@ class MovablePod:
         return self._values.of(self.bound.uid) * self._hours
 
     @property
-    def again(self) -> Asker:
+    def again(self) -> PodInfo:
         """The pod that the controller creates in its place. Raises PodError if there can be none."""
         if isinstance(self._again, str):
             raise PodError(f"pod {name_of(self.bound)}: {self._again}")
@@ -72,7 +72,7 @@ class MovablePod:
         return not isinstance(self._again, str)
 
     @lazy
-    def _again(self) -> Asker | str:
+    def _again(self) -> PodInfo | str:
         # Read on demand, because few pods of a large cluster are looked at.
         return created_again(self._pod, self.bound, self._resources)
 
@@ -159,7 +159,7 @@ def movable_pods(
     return found, staying
 
 
-def created_again(pod: kube.Pod, bound: BoundPod, resources: ResourceNames) -> Asker | str:
+def created_again(pod: kube.Pod, bound: BoundPod, resources: ResourceNames) -> PodInfo | str:
     """The pod that the controller creates in the place of this one: without a node and without devices; or
     why the extender would not place it."""
     spec = copy(pod.spec or kube.PodSpec())
@@ -178,7 +178,7 @@ def created_again(pod: kube.Pod, bound: BoundPod, resources: ResourceNames) -> A
         return f"cannot be read: {error}"
     if isinstance(request, InvalidRequest):
         return f"would be refused: {request.message}"
-    return Asker(new, metadata.uid, request, needs)
+    return PodInfo(new, metadata.uid, request, needs)
 
 
 def _hours_since(started_at: float | None, rules: Rules) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_ext.features.defrag.movable import MovablePod
-from scheduler_ext.whatif.whatif import Asker
+from scheduler_ext.whatif.whatif import PodInfo
 
 # At 1,213 nodes this takes about a second.
 WORK = 600
@@ -19,7 +19,7 @@ class Hold:
     container: those that it will get once the pods of the set have left."""
 
     node: str
-    asker: Asker
+    pod_info: PodInfo
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 

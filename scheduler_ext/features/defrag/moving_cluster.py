@@ -15,7 +15,7 @@ from scheduler_ext.core.node.nominated import with_nominated_pods
 from scheduler_ext.core.preemption.dry_run import DryRun, Reliefs
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf, name_of
+from scheduler_ext.whatif.whatif import PodInfo, Resident, WhatIf, name_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.cached_pod import bound_pod
 
@@ -88,25 +88,25 @@ class MovingCluster(WhatIf):
         self._decide_on({name: self.sizing.resolved(self.seen(name)) for name in undone})
 
     def devices_without(
-        self, name: str, asker: Asker, leaving: Collection[str]
+        self, name: str, pod_info: PodInfo, leaving: Collection[str]
     ) -> dict[str, tuple[str, ...]]:
         """The GPUs of a pod's shares on a node that these pods have left, by container; none if it does not
         fit then, or has no shares."""
-        if asker.request.shares is None:
+        if pod_info.request.shares is None:
             return {}
-        info = self.seen(name, asker.uid)
+        info = self.seen(name, pod_info.uid)
         staying = tuple(pod for pod in info.pods if pod.uid not in leaving)
-        found = place(replace(info, pods=staying), asker.request, self.sizing)
+        found = place(replace(info, pods=staying), pod_info.request, self.sizing)
         return {} if isinstance(found, str) else dict(found.devices)
 
-    def hold(self, name: str, asker: Asker, devices: Mapping[str, tuple[str, ...]]) -> None:
+    def hold(self, name: str, pod_info: PodInfo, devices: Mapping[str, tuple[str, ...]]) -> None:
         """Hold room for a pod on a node; `devices` are those of its shares while it fits on no others.
         Without them, such a node takes no new share of other pods."""
         self._remember(name)
         pod = replace(
-            bound_pod(asker.pod, self.sizing.resources),
-            uid=asker.uid,
-            request=asker.request,
+            bound_pod(pod_info.pod, self.sizing.resources),
+            uid=pod_info.uid,
+            request=pod_info.request,
             devices=devices,
             priority=HELD_PRIORITY,
             finished=False,
@@ -126,9 +126,9 @@ class MovingCluster(WhatIf):
         for name in [name for name, held in self._held.items() if any(pod.uid == uid for pod in held)]:
             self.release(name, uid)
 
-    def bind(self, asker: Asker, name: str) -> list[dict[str, object]]:
+    def bind(self, pod_info: PodInfo, name: str) -> list[dict[str, object]]:
         self._remember(name)
-        return super().bind(asker, name)
+        return super().bind(pod_info, name)
 
     def evict(self, name: str, uids: Sequence[str]) -> list[BoundPod]:
         self._remember(name)
@@ -145,12 +145,12 @@ class MovingCluster(WhatIf):
             waiting = place_nominated(waiting, self.sizing)
         return with_nominated_pods(waiting, "", _LOWEST)
 
-    def admits(self, asker: Asker, name: str) -> bool:
+    def admits(self, pod_info: PodInfo, name: str) -> bool:
         """Whether a node takes a pod for which its room may be held."""
-        facts, ours = self.in_tree.facts(name), self.in_tree.ours(asker.needs)
-        if facts is not None and intree_rejection(asker.needs, facts, ignore_resources=ours) is not None:
+        facts, ours = self.in_tree.facts(name), self.in_tree.ours(pod_info.needs)
+        if facts is not None and intree_rejection(pod_info.needs, facts, ignore_resources=ours) is not None:
             return False
-        return DryRun(self.seen(name, asker.uid), (), asker.request, self.sizing).fits(())
+        return DryRun(self.seen(name, pod_info.uid), (), pod_info.request, self.sizing).fits(())
 
     def reliefs(self, name: str, uid: str) -> Reliefs:
         """What departures free on a node, as a pod of this uid sees it; kept until the node changes."""
@@ -160,23 +160,23 @@ class MovingCluster(WhatIf):
             known = self._reliefs[name] = Reliefs(info, self.sizing)
         return known
 
-    def fits_besides(self, asker: Asker, name: str) -> bool:
+    def fits_besides(self, pod_info: PodInfo, name: str) -> bool:
         """Whether any node but this one takes a pod."""
         snapshot = self.snapshot
         if self._places[0] is not snapshot:
             self._places = snapshot, {}
-        key = asker.request, needs_key(asker.needs)
+        key = pod_info.request, needs_key(pod_info.needs)
         places = self._places[1].get(key)
         if places is None:
             # Of two, one is another node.
-            places = self._places[1][key] = list(islice(self._takers(asker), 2))
+            places = self._places[1][key] = list(islice(self._takers(pod_info), 2))
         return any(place != name for place in places)
 
-    def _takers(self, asker: Asker) -> Iterator[str]:
-        fits = self._decide(asker.request).fits[self.snapshot.state_of[:-1]]
+    def _takers(self, pod_info: PodInfo) -> Iterator[str]:
+        fits = self._decide(pod_info.request).fits[self.snapshot.state_of[:-1]]
         names = list(self.infos)
         for i in np.flatnonzero(fits):
-            if self.in_tree.refusal(asker.needs, names[int(i)]) is None:
+            if self.in_tree.refusal(pod_info.needs, names[int(i)]) is None:
                 yield names[int(i)]
 
     def _remember(self, name: str) -> None:

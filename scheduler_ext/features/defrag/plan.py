@@ -22,7 +22,7 @@ from scheduler_ext.features.defrag.moving_cluster import MovingCluster
 from scheduler_ext.features.defrag.search import Search
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.views.fragmentation import fragmentation
-from scheduler_ext.whatif.whatif import Asker
+from scheduler_ext.whatif.whatif import PodInfo
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import read_gang_request
@@ -39,13 +39,13 @@ _OTHERS = 100
 class PlacementGoal:
     """A waiting pod, or a number of free GPUs on one node, which a pod of that request stands for."""
 
-    asker: Asker
+    pod_info: PodInfo
     gpus: int | None = None
 
     @property
     def name(self) -> str:
         """NAMESPACE/NAME of the pod, or the number of GPUs in words."""
-        return pod_name(self.asker.pod) if self.gpus is None else gpus_in_words(self.gpus)
+        return pod_name(self.pod_info.pod) if self.gpus is None else gpus_in_words(self.gpus)
 
 
 def gpus_in_words(count: int) -> str:
@@ -103,12 +103,12 @@ def waiting_pod(pod: kube.Pod, state: ClusterState, config: Configuration) -> Pl
         raise PodError(f"Pod {name}: {error}") from None
     if isinstance(request, InvalidRequest):
         raise PodError(f"Pod {name}: {request.message}")
-    return PlacementGoal(Asker(pod, pod_uid(pod) or f"{name} waiting", request, needs))
+    return PlacementGoal(PodInfo(pod, pod_uid(pod) or f"{name} waiting", request, needs))
 
 
 def doubt(outcome: PodOutcome, config: Configuration) -> str | None:
     """Why moves would not bring a pod in, or are not needed; None if nothing is known that says so."""
-    wanted, pod = outcome.wanted, outcome.wanted.asker.pod
+    wanted, pod = outcome.wanted, outcome.wanted.pod_info.pod
     spec, status = pod.spec or kube.PodSpec(), pod.status or kube.PodStatus()
     if isinstance(gang := read_gang_request(pod), GangRequest):
         return (
@@ -152,7 +152,7 @@ def free_gpus(count: int, state: ClusterState, config: Configuration) -> Placeme
     }
     (pod,) = read_pods(json.dumps(manifest).encode())
     wanted = waiting_pod(pod, state, config)
-    return PlacementGoal(wanted.asker, count)
+    return PlacementGoal(wanted.pod_info, count)
 
 
 def _whole_resource(state: ClusterState, config: Configuration) -> str:
@@ -213,8 +213,8 @@ class DefragPlanner:
         rooms = cluster.hold_rooms(self._state.held, {each.name for each in wanted})
         before = fragmentation(cluster.snapshot)
         others = self._others(wanted)
-        fitting = {each.name for each in others if cluster.best(each.asker) is not None}
-        order = sorted(wanted, key=lambda each: -each.asker.request.priority)
+        fitting = {each.name for each in others if cluster.best(each.pod_info) is not None}
+        order = sorted(wanted, key=lambda each: -each.pod_info.request.priority)
         outcomes = [self._outcome(each) for each in order]
         for node, uid in self._free:
             cluster.release(node, uid)
@@ -222,40 +222,40 @@ class DefragPlanner:
         also = [
             each.name
             for each in (others if any(outcome.moves for outcome in outcomes) else ())
-            if each.name not in fitting and cluster.best(each.asker) is not None
+            if each.name not in fitting and cluster.best(each.pod_info) is not None
         ]
         nodes = cluster.snapshot.nodes
         return DefragPlan(outcomes, self._staying, len(self.pods), also, before, after, nodes, rooms)
 
     def _outcome(self, wanted: PlacementGoal) -> PodOutcome:
-        cluster, asker = self.cluster, wanted.asker
-        cluster.denominate(asker.uid)
-        node = cluster.best(asker)
+        cluster, pod_info = self.cluster, wanted.pod_info
+        cluster.denominate(pod_info.uid)
+        node = cluster.best(pod_info)
         if node is not None:
             self._enter(wanted, node)
             return PodOutcome(wanted, node)
-        asked = asker.request, needs_key(asker.needs), cluster.mark()
+        asked = pod_info.request, needs_key(pod_info.needs), cluster.mark()
         if asked in self._stuck:
             return replace(self._stuck[asked], wanted=wanted)
         left = [pod for pod in self.pods if pod.uid not in self._moved]
         search = Search(cluster, left, self._budgets, self._effort)
-        room = search.find(asker)
+        room = search.find(pod_info)
         if room is None:
-            refusal = cluster.refusal(asker)
+            refusal = cluster.refusal(pod_info)
             self._stuck[asked] = PodOutcome(wanted, None, (), refusal, search.nearest, search.exhausted)
             return self._stuck[asked]
         self._moved.update(move.pod.uid for move in room.moves)
-        cluster.release(room.node, asker.uid)
+        cluster.release(room.node, pod_info.uid)
         self._enter(wanted, room.node)
         return PodOutcome(wanted, room.node, room.moves, exhausted=search.exhausted)
 
     def _enter(self, wanted: PlacementGoal, node: str) -> None:
         """The room is taken for the pods that follow; GPUs that no pod asks stay free."""
         if wanted.gpus is None:
-            self.cluster.bind(wanted.asker, node)
+            self.cluster.bind(wanted.pod_info, node)
         else:
-            self.cluster.hold(node, wanted.asker, {})
-            self._free.append((node, wanted.asker.uid))
+            self.cluster.hold(node, wanted.pod_info, {})
+            self._free.append((node, wanted.pod_info.uid))
 
     def _others(self, wanted: Sequence[PlacementGoal]) -> list[PlacementGoal]:
         names = {each.name for each in wanted}
@@ -271,6 +271,6 @@ class DefragPlanner:
                 each = waiting_pod(pod, self._state, self._config)
             except PodError:
                 continue
-            if each.asker.request.asks_gpu:
+            if each.pod_info.request.asks_gpu:
                 found.append(each)
-        return sorted(found, key=lambda each: -each.asker.request.priority)[:_OTHERS]
+        return sorted(found, key=lambda each: -each.pod_info.request.priority)[:_OTHERS]

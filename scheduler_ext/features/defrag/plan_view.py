@@ -87,7 +87,7 @@ def _move(
 
 def _held_for(hold: Hold, outcome: PodOutcome) -> str:
     wanted = outcome.wanted
-    return wanted.name if hold.asker.uid == wanted.asker.uid else pod_name(hold.asker.pod)
+    return wanted.name if hold.pod_info.uid == wanted.pod_info.uid else pod_name(hold.pod_info.pod)
 
 
 def freed(pod: MovablePod) -> _Json:
@@ -118,7 +118,7 @@ def _outcome(outcome: PodOutcome) -> _Json:
             "stuck": name_of(stuck.pod.bound) if stuck.pod is not None else None,
         },
         "exhausted": outcome.exhausted,
-        "notModelled": not_modelled(outcome.wanted.asker.pod),
+        "notModelled": not_modelled(outcome.wanted.pod_info.pod),
     }
 
 
@@ -129,7 +129,7 @@ def notes(plan: DefragPlan, config: Configuration) -> list[str]:
         if (problem := doubt(outcome, config)) is not None:
             found.append(problem)
         wanted = outcome.wanted
-        features = [each for each in not_modelled(wanted.asker.pod) if each != "scheduling gates"]
+        features = [each for each in not_modelled(wanted.pod_info.pod) if each != "scheduling gates"]
         found += [f"not modelled here for pod {wanted.name}: {feature}" for feature in features]
     jobs = sorted({move.pod.owner.name or "" for move in plan.moves if move.pod.owner.kind == "Job"})
     found += [

@@ -16,7 +16,7 @@ def still_waiting(wanted: PlacementGoal, state: ClusterState) -> tuple[str | Non
     if wanted.gpus is not None:
         return None, None
     for pod in state.objects.pods:
-        if pod_uid(pod) == wanted.asker.uid:
+        if pod_uid(pod) == wanted.pod_info.uid:
             return (pod.spec.node_name if pod.spec is not None else None) or None, None
     return None, f"pod {wanted.name} does not wait any more: it was deleted or has ended"
 
@@ -34,18 +34,18 @@ def broken(
     cluster = MovingCluster(state, config)
     pods, staying = movable_pods(state, cluster, config, rules)
     by_uid = {pod.uid: pod for pod in pods}
-    asker = wanted.asker
+    pod_info = wanted.pod_info
     if wanted.gpus is None:
-        now = next((pod for pod in state.objects.pods if pod_uid(pod) == asker.uid), None)
-        asker = waiting_pod(now, state, config).asker if now is not None else asker
+        now = next((pod for pod in state.objects.pods if pod_uid(pod) == pod_info.uid), None)
+        pod_info = waiting_pod(now, state, config).pod_info if now is not None else pod_info
     if node not in cluster.infos:
         return f"node {node} is gone"
     mark, spent = cluster.mark(), dict[int, int]()
     devices = next((each.devices for move in moves for each in move.holds if each.node == node), {})
-    room = Hold(node, asker, devices)
+    room = Hold(node, pod_info, devices)
     held: list[Hold] = [room]
-    cluster.denominate(asker.uid)
-    cluster.hold(node, asker, devices)
+    cluster.denominate(pod_info.uid)
+    cluster.hold(node, pod_info, devices)
     for move in moves:
         name = f"{move.pod.bound.namespace}/{move.pod.bound.name}"
         pod = by_uid.get(move.pod.uid)
@@ -64,17 +64,17 @@ def broken(
         if to is None:
             return f"pod {name} would find no other place now"
         cluster.bind(pod.again, to)
-    fits = cluster.admits(asker, node)
+    fits = cluster.admits(pod_info, node)
     cluster.rollback(mark)
     return None if fits else f"{wanted.name} would not fit on node {node} after the moves now"
 
 
 def _hold_as(cluster: MovingCluster, held: list[Hold], wanted: Sequence[Hold]) -> None:
     for hold in [each for each in held if each not in wanted]:
-        cluster.release(hold.node, hold.asker.uid)
+        cluster.release(hold.node, hold.pod_info.uid)
         held.remove(hold)
     for hold in [each for each in wanted if each not in held]:
-        cluster.hold(hold.node, hold.asker, hold.devices)
+        cluster.hold(hold.node, hold.pod_info, hold.devices)
         held.append(hold)
 
 

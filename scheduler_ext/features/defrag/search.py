@@ -14,7 +14,7 @@ from scheduler_ext.features.defrag.leaving_sets import LeavingSets, Price, least
 from scheduler_ext.features.defrag.movable import MovablePod
 from scheduler_ext.features.defrag.moves import Effort, Hold, Move, Room, Stuck
 from scheduler_ext.features.defrag.moving_cluster import MovingCluster
-from scheduler_ext.whatif.whatif import Asker
+from scheduler_ext.whatif.whatif import PodInfo
 
 
 @dataclass(eq=False)
@@ -36,32 +36,32 @@ class Search:
     # The bound of each node for each pod, with the node that it was computed for.
     _known: dict[tuple[str, str], tuple[NodeInfo, tuple[int, int] | None]] = field(default_factory=dict)
 
-    def find(self, asker: Asker) -> Room | None:
+    def find(self, pod_info: PodInfo) -> Room | None:
         """The cheapest moves found; the cluster is as after them, with the room held. None leaves all as it
         was."""
         mark, most = self._mark(), self.effort.most_moves
         # Plans without room that is made for pods that move are found with little work.
         self._work = self.effort.work // 2
-        direct = self._find(asker, most, 0)
+        direct = self._find(pod_info, most, 0)
         if direct is not None and len(direct[0].moves) == 1:
             return direct[0]
         self._back(mark)
         self._work = self.effort.work // 2
-        fewer = self._find(asker, most if direct is None else len(direct[0].moves) - 1, self.effort.depth)
+        fewer = self._find(pod_info, most if direct is None else len(direct[0].moves) - 1, self.effort.depth)
         if fewer is not None or direct is None:
             return fewer[0] if fewer is not None else None
-        return self._again(asker, direct[1], len(direct[0].moves))
+        return self._again(pod_info, direct[1], len(direct[0].moves))
 
-    def _find(self, asker: Asker, most: int, depth: int) -> tuple[Room, PodSet] | None:
+    def _find(self, pod_info: PodInfo, most: int, depth: int) -> tuple[Room, PodSet] | None:
         best: tuple[int, PodSet] | None = None
-        queue = CandidateQueue(self._bounds(asker))
+        queue = CandidateQueue(self._bounds(pod_info))
         while queue and queue.least_moves <= most and (best is None or queue.least_moves < best[0]):
             if self._work < 0:
                 self.exhausted = True
                 break
             price, entry = queue.pop()
             if isinstance(entry, str):
-                for following in self._expanded(asker, entry, depth):
+                for following in self._expanded(pod_info, entry, depth):
                     queue.push(following)
                 continue
             if isinstance(entry, PodSets):
@@ -71,7 +71,7 @@ class Search:
                     continue
                 entry = PodSet(entry.node, entry.sets.pods(entry.first), entry.more)
             mark = self._mark()
-            room = self._make(asker, entry, most if best is None else best[0] - 1, entry.more)
+            room = self._make(pod_info, entry, most if best is None else best[0] - 1, entry.more)
             if room is not None and len(room.moves) <= price[1]:
                 return room, entry
             if room is not None:
@@ -79,15 +79,15 @@ class Search:
                 self._back(mark)
             elif depth > entry.more:
                 queue.push((dearer(price, 1), entry._replace(more=entry.more + 1)))
-        room = self._again(asker, best[1], best[0]) if best is not None else None
+        room = self._again(pod_info, best[1], best[0]) if best is not None else None
         return (room, best[1]) if room is not None and best is not None else None
 
-    def _again(self, asker: Asker, chosen: PodSet, moves: int) -> Room | None:
+    def _again(self, pod_info: PodInfo, chosen: PodSet, moves: int) -> Room | None:
         """Make the moves of a set that is known to lead to a plan, whatever the work."""
         self._work = max(self._work, self.effort.work)
-        return self._make(asker, chosen, moves, chosen.more)
+        return self._make(pod_info, chosen, moves, chosen.more)
 
-    def _bounds(self, asker: Asker) -> Iterator[tuple[Price, Bounded]]:
+    def _bounds(self, pod_info: PodInfo) -> Iterator[tuple[Price, Bounded]]:
         """The nodes where room may be made, with a lower bound of the price of doing so."""
         closed = {hold.node for hold in self._holds}
         self._work -= len(self.cluster.infos) // self.effort.bounds_per_work
@@ -96,10 +96,10 @@ class Search:
             if node in closed or not pods:
                 continue
             # A change of a node gives it another object, and taking it back the same one.
-            info, key = self.cluster.infos[node], (node, asker.uid)
+            info, key = self.cluster.infos[node], (node, pod_info.uid)
             known = self._known.get(key)
             if known is None or known[0] is not info:
-                known = self._known[key] = info, least_moves(self.cluster, asker, node, pods)
+                known = self._known[key] = info, least_moves(self.cluster, pod_info, node, pods)
             bound = known[1]
             if bound is not None:
                 yield (0.0, *bound, 0.0), Bounded(node, pods)
@@ -113,21 +113,21 @@ class Search:
     def _here(self, node: str) -> list[MovablePod]:
         return [pod for pod in self._by_node()[node] if pod.uid not in self._moved and pod.can_be_read]
 
-    def _expanded(self, asker: Asker, node: str, depth: int) -> Iterator[tuple[Price, PodSets]]:
+    def _expanded(self, pod_info: PodInfo, node: str, depth: int) -> Iterator[tuple[Price, PodSets]]:
         """The sets of pods on a node: first those whose pods all have another place now; then, a move dearer,
         those with a pod that needs room elsewhere."""
-        rejection = self.cluster.in_tree.refusal(asker.needs, node)
+        rejection = self.cluster.in_tree.refusal(pod_info.needs, node)
         if rejection is not None and not rejection.resolvable:
             return
         here = self._here(node)
         placeable = {pod.uid for pod in here if self._has_place(pod)}
         direct = [pod for pod in here if pod.uid in placeable]
         # Room for a pod that asks the same is the same room.
-        here = [pod for pod in here if pod.uid in placeable or not _asks_the_same(pod.again, asker)]
+        here = [pod for pod in here if pod.uid in placeable or not _asks_the_same(pod.again, pod_info)]
         for pods, more in ((direct, 0), (here, 1)):
             if more > depth or not pods or (more and len(direct) == len(here)):
                 continue
-            sets = LeavingSets(self.cluster, asker, node, pods, self.budgets)
+            sets = LeavingSets(self.cluster, pod_info, node, pods, self.budgets)
             stuck = {pod.uid for pod in pods} - placeable if more else None
             others = sets.sets(stuck)
             first = next(others, None)
@@ -150,20 +150,20 @@ class Search:
         self._work -= 1
         return self._work >= 0
 
-    def _make(self, asker: Asker, chosen: PodSet, most: int, depth: int) -> Room | None:
+    def _make(self, pod_info: PodInfo, chosen: PodSet, most: int, depth: int) -> Room | None:
         """Move the pods of a set; None, and no change, if one finds no place. A pod that finds none is tried
         first the next time, because the others may have taken the only place for it."""
         mark = self._mark()
         leaving = {pod.uid for pod in chosen.pods}
-        devices = self.cluster.devices_without(chosen.node, asker, leaving)
-        self._hold(Hold(chosen.node, asker, devices))
+        devices = self.cluster.devices_without(chosen.node, pod_info, leaving)
+        self._hold(Hold(chosen.node, pod_info, devices))
         held = self._mark()
         waiting = sorted(chosen.pods, key=_size, reverse=True)
         first: list[str] = []
         while True:
             moves, stuck = self._move_all(waiting, most, depth)
             if stuck is None:
-                if len(moves) <= most and self.cluster.admits(asker, chosen.node):
+                if len(moves) <= most and self.cluster.admits(pod_info, chosen.node):
                     return Room(chosen.node, moves)
                 self.nearest = self.nearest or Stuck(chosen.node, chosen.pods, None)
                 break
@@ -217,12 +217,12 @@ class Search:
         return Move(pod, to, devices, tuple(self._holds))
 
     def _hold(self, hold: Hold) -> None:
-        self.cluster.hold(hold.node, hold.asker, hold.devices)
+        self.cluster.hold(hold.node, hold.pod_info, hold.devices)
         self._holds.append(hold)
 
-    def _release(self, node: str, asker: Asker) -> None:
-        self.cluster.release(node, asker.uid)
-        self._holds = [hold for hold in self._holds if (hold.node, hold.asker.uid) != (node, asker.uid)]
+    def _release(self, node: str, pod_info: PodInfo) -> None:
+        self.cluster.release(node, pod_info.uid)
+        self._holds = [hold for hold in self._holds if (hold.node, hold.pod_info.uid) != (node, pod_info.uid)]
 
     def _mark(self) -> tuple[int, list[Budget], list[Hold], Collection[str]]:
         return self.cluster.mark(), list(self.budgets), list(self._holds), set(self._moved)
@@ -232,8 +232,8 @@ class Search:
         self.budgets[:], self._holds[:], self._moved = mark[1], mark[2], set(mark[3])
 
 
-def _asks_the_same(one: Asker, other: Asker) -> bool:
-    def wishes(each: Asker) -> tuple[object, ...]:
+def _asks_the_same(one: PodInfo, other: PodInfo) -> bool:
+    def wishes(each: PodInfo) -> tuple[object, ...]:
         request, needs = each.request, each.needs
         return request.units, request.shares, request.models, needs.node_selector, needs.required_terms
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.features.page.history import EVERY_S, PAST_FILE, Sample, sample
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.whatif import Asker, WhatIf
+from scheduler_ext.whatif.whatif import PodInfo, WhatIf
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_needs import pod_needs
@@ -29,7 +29,7 @@ _PATIENCE_S = 1200.0
 
 
 class _PastJob(NamedTuple):
-    asker: Asker
+    pod_info: PodInfo
     arrives_s: float
     runs_s: float
 
@@ -71,11 +71,11 @@ def past_samples(
         waiting = [job for job in [*waiting, *arrived] if at_s < job.arrives_s + _PATIENCE_S]
         # As kube-scheduler does, try again only after a change.
         tried = waiting if cluster.snapshot is not before else arrived
-        for job in sorted(tried, key=lambda job: -job.asker.request.priority):
-            best = cluster.best(job.asker)
+        for job in sorted(tried, key=lambda job: -job.pod_info.request.priority):
+            best = cluster.best(job.pod_info)
             if best is not None:
-                cluster.bind(job.asker, best)
-                running[job.asker.uid] = best, min(at_s + job.runs_s, PAST_S - EVERY_S)
+                cluster.bind(job.pod_info, best)
+                running[job.pod_info.uid] = best, min(at_s + job.runs_s, PAST_S - EVERY_S)
                 waiting.remove(job)
         at = round(now - PAST_S + at_s, 1)
         if samples and cluster.snapshot is before:
@@ -100,5 +100,5 @@ def _jobs(pods: Sequence[kube.Pod], state: ClusterState, config: Configuration) 
         if rng.random() > math.sin(math.pi * at_s / wave_s):
             continue
         pod, request = rng.choice(readable)
-        asker = Asker(pod, f"past-{number}", request, pod_needs(pod, state.claims))
-        yield _PastJob(asker, at_s, min(rng.expovariate(1 / _RUNS_S), PAST_S))
+        pod_info = PodInfo(pod, f"past-{number}", request, pod_needs(pod, state.claims))
+        yield _PastJob(pod_info, at_s, min(rng.expovariate(1 / _RUNS_S), PAST_S))

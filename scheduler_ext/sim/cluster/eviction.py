@@ -14,7 +14,7 @@ from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.explain.intree_nodes import with_pods
 from scheduler_ext.extender.preemption_answers import cost_of
 from scheduler_ext.extender.preemptor import by_cost
-from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf
+from scheduler_ext.whatif.whatif import PodInfo, Resident, WhatIf
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod.pod_amounts import other_requests
 from scheduler_ext.wire.pod.pod_identity import may_preempt
@@ -27,56 +27,56 @@ _SEARCHED = 100
 
 
 def find_eviction(
-    asker: Asker, cluster: WhatIf, budgets: Sequence[Budget], *, empty_victims: bool
+    pod_info: PodInfo, cluster: WhatIf, budgets: Sequence[Budget], *, empty_victims: bool
 ) -> tuple[str, tuple[str, ...]] | None:
-    """The node, and the uids of the pods that leave it so that the asker fits there, the most important
+    """The node, and the uids of the pods that leave it so that the pod fits there, the most important
     first; None if no pods of lower priority suffice, or if kube-scheduler would not ask
     (`empty_victims` as in the configuration)."""
-    if not may_preempt(asker.pod):
+    if not may_preempt(pod_info.pod):
         return None
-    others = other_requests(asker.pod.spec or kube.PodSpec(), cluster.sizing.resources)
-    preemption = Preemption(asker.request, asker.uid, others, budgets, cluster.sizing)
+    others = other_requests(pod_info.pod.spec or kube.PodSpec(), cluster.sizing.resources)
+    preemption = Preemption(pod_info.request, pod_info.uid, others, budgets, cluster.sizing)
     most = max(_CANDIDATES, len(cluster.infos) // _CANDIDATES_PART)
-    proposals = dict(islice(_proposals(asker, cluster, budgets, preemption, empty_victims), most))
-    chosen = _answered(proposals, preemption, cluster) if asker.request.asks_gpu else proposals
+    proposals = dict(islice(_proposals(pod_info, cluster, budgets, preemption, empty_victims), most))
+    chosen = _answered(proposals, preemption, cluster) if pod_info.request.asks_gpu else proposals
     for name in sorted(chosen, key=lambda name: (_price(name, chosen[name], cluster), name)):
-        if cluster.fits_without(asker, name, chosen[name].uids):
+        if cluster.fits_without(pod_info, name, chosen[name].uids):
             return name, chosen[name].uids
     return None
 
 
 def _proposals(
-    asker: Asker, cluster: WhatIf, budgets: Sequence[Budget], preemption: Preemption, empty_victims: bool
+    pod_info: PodInfo, cluster: WhatIf, budgets: Sequence[Budget], preemption: Preemption, empty_victims: bool
 ) -> Iterator[tuple[str, Victims]]:
     """The victims that kube-scheduler finds by its own filters, which count GPUs, node by node. Without a
     Node object it has no amounts to count; it is then assumed to leave the choice to the extender."""
-    counted = cluster.in_tree.refused(asker.needs, with_gpus=True)
+    counted = cluster.in_tree.refused(pod_info.needs, with_gpus=True)
     for name, info in sorted(cluster.infos.items()):
-        if not _has_devices(asker, info, cluster.sizing):
+        if not _has_devices(pod_info, info, cluster.sizing):
             continue
         facts, rejection = cluster.in_tree.facts(name), counted.get(name)
-        by_claim = frozenset(ask.resource for ask in asker.request.units if info.by_claim(ask.resource))
+        by_claim = frozenset(ask.resource for ask in pod_info.request.units if info.by_claim(ask.resource))
         if by_claim and facts is not None:
-            rejection = intree_rejection(asker.needs, facts, ignore_resources=by_claim)
+            rejection = intree_rejection(pod_info.needs, facts, ignore_resources=by_claim)
         if facts is None or rejection is None:
-            asked = asker.request.asks_gpu and (facts is None or empty_victims)
+            asked = pod_info.request.asks_gpu and (facts is None or empty_victims)
             if asked and preemption.rescuable(info):
                 yield name, Victims((), 0)
         elif rejection.resolvable:
-            victims = _dry_run(asker, facts, by_claim, cluster.residents.get(name, {}), budgets)
+            victims = _dry_run(pod_info, facts, by_claim, cluster.residents.get(name, {}), budgets)
             if victims is not None:
                 yield name, victims
 
 
-def _has_devices(asker: Asker, info: NodeInfo, sizing: Sizing) -> bool:
+def _has_devices(pod_info: PodInfo, info: NodeInfo, sizing: Sizing) -> bool:
     """Whether DRA has the devices that a pod asks of it. kube-scheduler's dry run takes no claim from the
     pods that it removes, so that it evicts no pod for a device."""
-    units = tuple(ask for ask in asker.request.units if ask.by_claim or info.by_claim(ask.resource))
+    units = tuple(ask for ask in pod_info.request.units if ask.by_claim or info.by_claim(ask.resource))
     return not units or DryRun(info, (), GpuRequest(units=units), sizing).fits(())
 
 
 def _dry_run(
-    asker: Asker,
+    pod_info: PodInfo,
     facts: NodeFacts,
     by_claim: frozenset[str],
     residents: Mapping[str, Resident],
@@ -86,10 +86,10 @@ def _dry_run(
     would violate a budget, then the most important. None if it does not fit without all of them."""
 
     def fits(facts: NodeFacts) -> bool:
-        return intree_rejection(asker.needs, facts, ignore_resources=by_claim) is None
+        return intree_rejection(pod_info.needs, facts, ignore_resources=by_claim) is None
 
     pods = (resident.pod for resident in residents.values())
-    lower = most_important_first(pod for pod in pods if pod.priority < asker.request.priority)
+    lower = most_important_first(pod for pod in pods if pod.priority < pod_info.request.priority)
     for pod in lower:
         facts = with_pods(facts, residents[pod.uid].amounts, -1)
     if not lower or not fits(facts):

@@ -15,7 +15,7 @@ from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.sim.cluster.eviction import find_eviction
 from scheduler_ext.sim.extension import GangPlaces, Missed, extensions
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of, read_asker
+from scheduler_ext.whatif.whatif import PodInfo, WhatIf, name_of, read_pod_info
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import GANG_GATE, read_gang_request
@@ -100,15 +100,15 @@ class _ClusterRun:
     def _together(self, positions: Sequence[int]) -> dict[int, Json]:
         """The outcome of the pods of a gang, by their positions."""
         items = {position: self._item(self._pods[position]) for position in positions}
-        members: dict[int, tuple[GangRequest, Asker]] = {}
+        members: dict[int, tuple[GangRequest, PodInfo]] = {}
         for position in positions:
             pod = self._pods[position]
-            gang_request, asker = self._gang_request(pod), self._asker(pod)
+            gang_request, pod_info = self._gang_request(pod), self._pod_info(pod)
             if isinstance(gang_request, GangRequest):
-                if isinstance(asker, Asker):
-                    members[position] = gang_request, asker
+                if isinstance(pod_info, PodInfo):
+                    members[position] = gang_request, pod_info
                 else:
-                    items[position] |= {"reason": INVALID_REQUEST.text, "message": asker}
+                    items[position] |= {"reason": INVALID_REQUEST.text, "message": pod_info}
         if len(members) < len(positions):
             broken = next(pod_name(self._pods[each]) for each in positions if each not in members)
             missed = {"message": f"the pod {broken} of its gang has an invalid request"}
@@ -118,8 +118,8 @@ class _ClusterRun:
         if isinstance(found, Missed):
             refused = {position: found.refused.get(each.uid) or {} for position, (_, each) in members.items()}
             return {each: item | refused[each] | {"message": found.message} for each, item in items.items()}
-        for position, (_, asker) in members.items():
-            got = found.get(asker.uid)
+        for position, (_, pod_info) in members.items():
+            got = found.get(pod_info.uid)
             if got is not None:
                 items[position] |= got
                 self._allocate(self._pods[position], got["node"])
@@ -154,14 +154,16 @@ class _ClusterRun:
         item = self._item(pod)
         if isinstance(gang_request := self._gang_request(pod), InvalidGang):
             return item | {"reason": INVALID_REQUEST.text, "message": gang_request.message}
-        asker = self._asker(pod)
-        if isinstance(asker, str):
-            return item | {"reason": INVALID_REQUEST.text, "message": asker}
-        node = self._cluster.best(asker)
+        pod_info = self._pod_info(pod)
+        if isinstance(pod_info, str):
+            return item | {"reason": INVALID_REQUEST.text, "message": pod_info}
+        node = self._cluster.best(pod_info)
         if node is None:
-            eviction = find_eviction(asker, self._cluster, self._budgets, empty_victims=self._empty_victims)
+            eviction = find_eviction(
+                pod_info, self._cluster, self._budgets, empty_victims=self._empty_victims
+            )
             if eviction is None:
-                return item | (self._cluster.refusal(asker) or {"reason": NO_NODES})
+                return item | (self._cluster.refusal(pod_info) or {"reason": NO_NODES})
             node, uids = eviction
             victims = self._cluster.evict(node, uids)
             # They count against their budgets from now on.
@@ -170,8 +172,8 @@ class _ClusterRun:
                 for budget in self._budgets
             ]
             item["victims"] = [name_of(victim) for victim in victims]
-        value = round(self._cluster.value_per_hour(asker, node), DIGITS)
-        item |= {"node": node, "devices": self._cluster.bind(asker, node), "valuePerHour": value}
+        value = round(self._cluster.value_per_hour(pod_info, node), DIGITS)
+        item |= {"node": node, "devices": self._cluster.bind(pod_info, node), "valuePerHour": value}
         self._allocate(pod, node)
         return item
 
@@ -190,9 +192,9 @@ class _ClusterRun:
         """The gang of a pod, if the pods of gangs are placed together."""
         return None if self._gangs is None else read_gang_request(pod)
 
-    def _asker(self, pod: kube.Pod) -> Asker | str:
+    def _pod_info(self, pod: kube.Pod) -> PodInfo | str:
         """The pod that looks for a node, or the reason why it cannot be read."""
         uid = pod_uid(pod)
         # Copies of a manifest have one uid; here each is a pod of its own.
         name = uid if uid and self._uids[uid] == 1 else pod_name(pod)
-        return read_asker(pod, name, self._resources, self._claims)
+        return read_pod_info(pod, name, self._resources, self._claims)

@@ -13,7 +13,7 @@ from scheduler_ext.core.cycle.weights import utilization_level, weights_at
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest, UnitRequest
 from scheduler_ext.core.scores.future_demand import ModelScarcity
 from scheduler_ext.core.scores.value import Value
 from scheduler_ext.core.snapshot.snapshot import scarcity
@@ -210,8 +210,8 @@ class Default(Policy):
 
 def request_of(kind: PodKind) -> GpuRequest:
     """The request of a kind of pod in the core."""
-    shares = ShareAsk((("main", kind.gpu_milli),)) if kind.is_share else None
-    units = (UnitAsk(WHOLE_GPU, kind.gpus),) if kind.gpus and not kind.is_share else ()
+    shares = ShareRequest((("main", kind.gpu_milli),)) if kind.is_share else None
+    units = (UnitRequest(WHOLE_GPU, kind.gpus),) if kind.gpus and not kind.is_share else ()
     return GpuRequest(
         units=units,
         shares=shares,

@@ -18,7 +18,7 @@ from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_amounts import other_requests
 from scheduler_ext.wire.pod.pod_claims import claim_names
 from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_priority
-from scheduler_ext.wire.pod.pod_request import pod_ask, pod_request
+from scheduler_ext.wire.pod.pod_request import pod_request, unparsed_request
 from scheduler_ext.wire.redacted import redacted_pod
 from scheduler_ext.wire.times import seconds
 
@@ -30,7 +30,7 @@ keeps it (docs/tasks/shares.md#assignment-of-gpus)."""
 def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
     """A pod on a node as a holder: its amounts and devices; its constraints only matter for `asked`. Raises
     QuantityError for an amount of the wrong JSON type."""
-    ask = pod_ask(pod, resources)
+    ask = unparsed_request(pod, resources)
     metadata = pod.metadata or kube.ObjectMeta()
     request, held = parse_holding(ask, resources), held_spec(pod)
     return BoundPod(

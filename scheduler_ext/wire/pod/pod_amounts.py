@@ -44,7 +44,7 @@ def all_containers(spec: HasContainers) -> Iterator[tuple[kube.Container, Contai
         yield container or kube.Container(), ContainerRole.APP
 
 
-class _Asking(msgspec.Struct):
+class _StatedAmounts(msgspec.Struct):
     """What the effective requests of a pod depend on."""
 
     containers: list[kube.Container | None] | None
@@ -54,12 +54,12 @@ class _Asking(msgspec.Struct):
 
 
 _encoder = msgspec.json.Encoder()
-_asking = msgspec.json.Decoder(_Asking)
+_asking = msgspec.json.Decoder(_StatedAmounts)
 
 
 def pod_amounts(spec: kube.PodSpec) -> dict[str, Fraction]:
     """The effective requests of a pod for every resource. Raises QuantityError naming the resource."""
-    asking = _Asking(spec.containers, spec.init_containers, spec.overhead, spec.resources)
+    asking = _StatedAmounts(spec.containers, spec.init_containers, spec.overhead, spec.resources)
     key = _encoder.encode(asking)
     return dict(_remembered_amounts(key) if len(key) <= _REMEMBERED_BYTES else _amounts(key))
 
@@ -77,7 +77,7 @@ def pod_limits(spec: kube.PodSpec) -> dict[str, Fraction]:
 
 
 def _effective(
-    spec: _Asking | kube.PodSpec,
+    spec: _StatedAmounts | kube.PodSpec,
     stated: Callable[[kube.ResourceRequirements | None], dict[str, Fraction]],
     overhead: Mapping[str, Fraction],
 ) -> dict[str, Fraction]:

@@ -27,7 +27,7 @@ class ClaimLookup(Protocol):
         """The nodes that lack devices for these claims, and for these amounts of resources beside them."""
 
 
-def asked_through(pod: kube.Pod, claims: ClaimLookup | None) -> ClaimRequest:
+def claim_request(pod: kube.Pod, claims: ClaimLookup | None) -> ClaimRequest:
     """The requests of a pod's claims, as far as they are known."""
     names = claim_names(pod)
     if not names:

@@ -9,7 +9,7 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import gates_in_words
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.pod.pod_amounts import SHOWN_CHARS, all_containers, pod_amounts
-from scheduler_ext.wire.pod.pod_claims import ClaimLookup, asked_through, claim_names, namespace_of
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup, claim_names, claim_request, namespace_of
 from scheduler_ext.wire.pod.pod_identity import SYSTEM_PRIORITIES
 from scheduler_ext.wire.pod.pod_request import resource_names
 from scheduler_ext.wire.redacted import holds_volumes
@@ -24,7 +24,7 @@ def pod_needs(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
     for name, amount in requests.items():
         if amount < 0:
             raise QuantityError(f"{name[:SHOWN_CHARS]}: a negative amount; ask 0 or more")
-    asked = asked_through(pod, claims)
+    asked = claim_request(pod, claims)
     hosts = claims.hosts(namespace_of(pod), claim_names(pod), requests) if claims is not None else ()
     by_claim = (*asked.others, *((name, 1) for each in hosts for name in each.resources))
     for name, count in by_claim:
@@ -90,7 +90,7 @@ def not_modelled(pod: kube.Pod, claims: ClaimLookup | None = None) -> list[str]:
         "host ports": any(p.host_port for c, _ in all_containers(spec) for p in c.ports or ()),
         "priorityClassName (its PriorityClass is not read; priority 0 is assumed)": spec.priority is None
         and spec.priority_class_name not in (None, "", *SYSTEM_PRIORITIES),
-        **dict.fromkeys(asked_through(pod, claims).not_modelled, True),
+        **dict.fromkeys(claim_request(pod, claims).not_modelled, True),
         **dict.fromkeys(_unknown_devices(spec, claims), True),
         "resources and claims for the same devices (each is counted alone)": _asks_both(pod, claims),
         **dict.fromkeys(gates_in_words(pod), True),

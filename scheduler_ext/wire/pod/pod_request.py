@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import (
-    ContainerAsk,
+    ContainerRequest,
     ContainerRole,
     GpuRequest,
     InvalidRequest,
-    PodAsk,
+    UnparsedRequest,
     parse_request,
 )
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -16,22 +16,24 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.kube import quantity_text, strings
 from scheduler_ext.wire.pod.pod_amounts import SHOWN_CHARS, all_containers
-from scheduler_ext.wire.pod.pod_claims import ClaimLookup, asked_through
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup, claim_request
 from scheduler_ext.wire.pod.pod_identity import pod_priority
 
 _NOTHING = kube.ResourceRequirements()
 
 
-def pod_ask(pod: kube.Pod, resources: ResourceNames) -> PodAsk:
+def unparsed_request(pod: kube.Pod, resources: ResourceNames) -> UnparsedRequest:
     """The parts of a pod that request GPUs. Raises QuantityError for an amount of the wrong JSON type."""
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
-    return PodAsk(
+    return UnparsedRequest(
         namespace=metadata.namespace or "default",
         name=metadata.name or "",
         uid=metadata.uid or "",
         priority=pod_priority(pod),
         annotations=strings(metadata.annotations),
-        containers=[_container_ask(container, role, resources) for container, role in all_containers(spec)],
+        containers=[
+            _container_request(container, role, resources) for container, role in all_containers(spec)
+        ],
         soft_preferences=has_soft_preferences(spec),
         cpu_milli=pod_cpu_milli(spec),
     )
@@ -42,14 +44,16 @@ def pod_request(
 ) -> GpuRequest | InvalidRequest:
     """A pod's GPU request, as one value, with what it asks through `claims` where these are known. Raises
     QuantityError for an amount of the wrong JSON type."""
-    request = parse_request(pod_ask(pod, resources), resources)
-    asked = asked_through(pod, claims)
+    request = parse_request(unparsed_request(pod, resources), resources)
+    asked = claim_request(pod, claims)
     if not asked.units or isinstance(request, InvalidRequest):
         return request
     return replace(request, units=(*request.units, *asked.units))
 
 
-def _container_ask(container: kube.Container, role: ContainerRole, resources: ResourceNames) -> ContainerAsk:
+def _container_request(
+    container: kube.Container, role: ContainerRole, resources: ResourceNames
+) -> ContainerRequest:
     asked = container.resources or _NOTHING
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
@@ -62,7 +66,7 @@ def _container_ask(container: kube.Container, role: ContainerRole, resources: Re
                 except QuantityError as error:
                     where = f"container {(container.name or '')[:80]!r}: {name[:SHOWN_CHARS]}"
                     raise QuantityError(f"{where}: {error}") from None
-    return ContainerAsk(container.name or "", role, requests, limits)
+    return ContainerRequest(container.name or "", role, requests, limits)
 
 
 def asks_gpu(spec: kube.PodSpec, resources: ResourceNames) -> bool:

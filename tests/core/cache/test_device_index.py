@@ -14,7 +14,7 @@ from scheduler_ext.core.dra.device_names import MOST_ASKS, ask_resource
 from scheduler_ext.core.dra.known_claims import ClaimRequest
 from scheduler_ext.core.dra.published import DeviceClass, DeviceRequirements, ResourceSlice, TaintRule
 from scheduler_ext.core.intree.affinity import Taint
-from scheduler_ext.core.request.request import UnitAsk
+from scheduler_ext.core.request.request import UnitRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.dra.device_selector import DeviceSelector
 from tests.core.dra.published import (
@@ -127,7 +127,7 @@ def test_a_name_is_used_when_every_node_knows_it() -> None:
     index = index_of(GPU_CLASS, *slices)
     assert index.node("b") is not None
     index.update_claim(waiting("h100", H100))
-    of_class = (UnitAsk(IMPLICIT, 1, by_claim=True),)
+    of_class = (UnitRequest(IMPLICIT, 1, by_claim=True),)
     beyond = ("requirements beyond the DeviceClass of ResourceClaim default/h100",)
     assert index.asked("default", ["h100"]) == ClaimRequest(of_class, beyond)
     assert index.take_renamed(1, read=["b"]) == ["a"]
@@ -135,7 +135,9 @@ def test_a_name_is_used_when_every_node_knows_it() -> None:
     assert index.asked("default", ["h100"]).units == of_class, "c may still be on its way"
     assert index.take_renamed(1) == []
     assert not index.is_renaming
-    assert index.asked("default", ["h100"]) == ClaimRequest((UnitAsk(ask_resource(H100), 1, by_claim=True),))
+    assert index.asked("default", ["h100"]) == ClaimRequest(
+        (UnitRequest(ask_resource(H100), 1, by_claim=True),)
+    )
 
 
 def test_names_stay_while_there_is_room_for_them() -> None:

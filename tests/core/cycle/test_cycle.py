@@ -24,7 +24,7 @@ from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareRequest, UnitRequest
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from tests.core.reported import device, node
 from tests.strategies import (
@@ -36,7 +36,7 @@ from tests.strategies import (
     snapshot_of,
 )
 
-ONE_GPU = GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),))
+ONE_GPU = GpuRequest(units=(UnitRequest("nvidia.com/gpu", 1),))
 HELD = (Holder(uid="someone"),)
 
 
@@ -217,7 +217,7 @@ def emptier(draw: st.DrawFn, info: NodeInfo) -> NodeInfo:
         shares = pod.request.shares
         if shares is None:
             return pod
-        fewer = ShareAsk(
+        fewer = ShareRequest(
             tuple((name, less(mib, 1)) for name, mib in shares.running),
             tuple(replace(share, memory_mib=less(share.memory_mib, 1)) for share in shares.init),
         )
@@ -274,7 +274,7 @@ def test_a_pod_that_asks_no_gpu_fits_everywhere_equally_well(cluster: Sequence[N
     [
         pytest.param(replace(ONE_GPU, models=("A100", "T4")), id="whole GPUs of two models"),
         pytest.param(
-            GpuRequest(shares=ShareAsk((("main", 1),)), models=("A100", "T4")), id="a share of two models"
+            GpuRequest(shares=ShareRequest((("main", 1),)), models=("A100", "T4")), id="a share of two models"
         ),
     ],
 )

@@ -20,7 +20,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.nominated import nodes_with_nominated_pods
 from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
-from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, UnitRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from tests.core.asked import mig, share, t4
@@ -162,7 +162,7 @@ def test_an_overlay_of_shared_gpus_equals_a_table_of_the_same_nodes(
     base = snapshot_of(before, workload=workload)
     overlay, again = laid(base, {info.name: info for info in after[:replaced]})
     event(f"counted alike: {overlay.counts_alike}")
-    units = (UnitAsk(part, 1, by_claim=True), *([UnitAsk(WHOLE, gpus)] if gpus else []))
+    units = (UnitRequest(part, 1, by_claim=True), *([UnitRequest(WHOLE, gpus)] if gpus else []))
     request = GpuRequest(units=units)
     for decision in decided(base, overlay, request):
         assert_same(decision, filter_nodes(request, again, SIZING.policy))

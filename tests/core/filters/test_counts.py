@@ -19,7 +19,7 @@ from scheduler_ext.core.intree.affinity import Taint
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, UnitRequest
 from scheduler_ext.core.snapshot.table import build_snapshot
 from tests.core.asked import mig, whole
 from tests.core.reported import NAMES, ONE_G, WHOLE, device, node
@@ -131,28 +131,28 @@ CLASS = "deviceclass.resource.kubernetes.io/gpu.example.com"
 @pytest.mark.parametrize(
     ("units", "text"),
     [
-        pytest.param([UnitAsk(WHOLE, 2)], "Insufficient nvidia.com/gpu per device", id="NVIDIA's"),
+        pytest.param([UnitRequest(WHOLE, 2)], "Insufficient nvidia.com/gpu per device", id="NVIDIA's"),
         pytest.param(
-            [UnitAsk("amd.com/gpu", 2)], "Insufficient amd.com/gpu per device", id="another vendor's"
+            [UnitRequest("amd.com/gpu", 2)], "Insufficient amd.com/gpu per device", id="another vendor's"
         ),
         pytest.param(
-            [UnitAsk("amd.com/gpu", 1), UnitAsk(WHOLE, 1)],
+            [UnitRequest("amd.com/gpu", 1), UnitRequest(WHOLE, 1)],
             "Insufficient amd.com/gpu or nvidia.com/gpu per device",
             id="two: the text is the same on every node",
         ),
         pytest.param(
-            [UnitAsk(WHOLE, 1), UnitAsk(ONE_G, 1, "1g.10gb")],
+            [UnitRequest(WHOLE, 1), UnitRequest(ONE_G, 1, "1g.10gb")],
             "Insufficient nvidia.com/gpu per device",
             id="MIG instances have a reason of their own",
         ),
-        pytest.param([UnitAsk(CLASS, 1)], f"Insufficient {CLASS} per device", id="a class as a resource"),
+        pytest.param([UnitRequest(CLASS, 1)], f"Insufficient {CLASS} per device", id="a class as a resource"),
         pytest.param(
-            [UnitAsk(f"{CLASS}?0a1b", 1, by_claim=True), UnitAsk(CLASS, 1, by_claim=True)],
+            [UnitRequest(f"{CLASS}?0a1b", 1, by_claim=True), UnitRequest(CLASS, 1, by_claim=True)],
             "Insufficient gpu.example.com per device",
             id="claims: their class, without their requirements",
         ),
     ],
 )
-def test_the_reason_names_the_resource_of_the_pod(units: Sequence[UnitAsk], text: str) -> None:
+def test_the_reason_names_the_resource_of_the_pod(units: Sequence[UnitRequest], text: str) -> None:
     code = REASONS.index(GpuCount.reason) + 1
     assert reason_text(code, GpuRequest(units=tuple(units))) == text

@@ -32,7 +32,7 @@ from scheduler_ext.core.intree.affinity import Taint, Toleration
 from scheduler_ext.core.node.node import BoundPod, Node
 from scheduler_ext.core.node.nominated import with_nominated_pods
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest, UnitRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.table import build_snapshot
 from tests.core.dra.published import (
@@ -70,7 +70,7 @@ HELD_BY_PLUGIN = Report((device(0, holders=(Holder(uid="pod-a", container="main"
 
 
 def pod(name: str, *, extended: bool = False) -> BoundPod:
-    ask = UnitAsk(WHOLE, 1)
+    ask = UnitRequest(WHOLE, 1)
     return BoundPod(
         f"pod-{name}",
         "default",
@@ -107,7 +107,7 @@ def dra(
 
 
 def verdict(on: Node, resource: str = WHOLE, count: int = 1, *, judged: bool = False) -> str | None:
-    ask = UnitAsk(resource, count, by_claim=judged)
+    ask = UnitRequest(resource, count, by_claim=judged)
     return answer(on, GpuRequest(units=(ask,), claims_judged=judged))
 
 
@@ -196,7 +196,7 @@ BY_DRA: dict[str, Any] = {**BOTH, "handed_out_by": "claims"}
 BY_PLUGIN: dict[str, Any] = {**BOTH, "handed_out_by": "device plugin"}
 CLAIMED = claim("x", "gpu-0")
 PLUGIN_SEEN: dict[str, Any] = {"allocatable": PLUGIN, "report": HELD_BY_PLUGIN, "pods": [pod("a")]}
-SHARE = GpuRequest(shares=ShareAsk((("main", 1000),)))
+SHARE = GpuRequest(shares=ShareRequest((("main", 1000),)))
 OF_SHARES: dict[str, Any] = {
     "allocatable": {ResourceNames().share: 160_000},
     "report": REPORT,
@@ -249,8 +249,8 @@ OF_SHARES: dict[str, Any] = {
 def test_a_node_hands_out_its_gpus_in_one_way(on: Node, open_to: str) -> None:
     """Every pod gets the same answer, whichever asks first."""
     asked = {
-        "claim": GpuRequest(units=(UnitAsk(IMPLICIT, 1, by_claim=True),), claims_judged=True),
-        "plugin": GpuRequest(units=(UnitAsk(WHOLE, 1),)),
+        "claim": GpuRequest(units=(UnitRequest(IMPLICIT, 1, by_claim=True),), claims_judged=True),
+        "plugin": GpuRequest(units=(UnitRequest(WHOLE, 1),)),
         "share": SHARE,
     }
     if on.info.by_claim(WHOLE):
@@ -260,7 +260,7 @@ def test_a_node_hands_out_its_gpus_in_one_way(on: Node, open_to: str) -> None:
 
 
 def test_a_claim_pod_that_was_promised_a_place_holds_its_node() -> None:
-    nominated = replace(pod("a"), request=GpuRequest(units=(UnitAsk(IMPLICIT, 1),)))
+    nominated = replace(pod("a"), request=GpuRequest(units=(UnitRequest(IMPLICIT, 1),)))
     both = dra(**BOTH)
     seen = with_nominated_pods(replace(both.info, nominated=(nominated,)), "other", 0)
     assert verdict(resolve(seen, ResourceNames(), 0), WHOLE) == TWICE
@@ -283,7 +283,7 @@ def test_a_claim_pod_that_was_promised_a_place_holds_its_node() -> None:
 )
 def test_the_sentence_says_what_decided(on: Node, resource: str, sentence: str) -> None:
     filter_ = DoubleAllocation()
-    view = View(GpuRequest(units=(UnitAsk(resource, 1),)), build_snapshot({"node": on}, 1))
+    view = View(GpuRequest(units=(UnitRequest(resource, 1),)), build_snapshot({"node": on}, 1))
     start = "node offers the same GPUs through device plugin and DRA, and "
     assert filter_.sentence(filter_.miss(view, on), on) == start + sentence
 
@@ -498,7 +498,7 @@ def test_claims_that_share_a_device_share_its_counters() -> None:
 
 @pytest.mark.parametrize(("every", "expected"), [(False, None), (True, UNHEALTHY)])
 def test_a_number_that_depends_on_the_node(every: bool, expected: str | None) -> None:
-    ask = UnitAsk(IMPLICIT, 0, by_claim=True, every=every)
+    ask = UnitRequest(IMPLICIT, 0, by_claim=True, every=every)
     snapshot = build_snapshot({"node": node(two(gpu(0), gpu(1)), report=SICK_1)}, 1)
     decision = filter_nodes(GpuRequest(units=(ask,), claims_judged=True), snapshot, SchedulingPolicy())
     code = int(decision.verdict[snapshot.state_at("node")])

@@ -21,7 +21,7 @@ from scheduler_ext.core.framework.allocate import (
 )
 from scheduler_ext.core.node.columns import Floats, Ints
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk
+from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareRequest
 from tests import oracle
 from tests.gpu_strategies import STRATEGIES
 from tests.strategies import clusters, requests, share_asks, snapshot_of
@@ -47,16 +47,16 @@ def rooms(draw: st.DrawFn) -> list[list[int]]:
 
 
 @st.composite
-def small_shares(draw: st.DrawFn) -> ShareAsk:
+def small_shares(draw: st.DrawFn) -> ShareRequest:
     sizes = draw(st.lists(st.integers(1, 7), min_size=1, max_size=5))
     started = sorted(draw(st.lists(st.integers(0, len(sizes)), max_size=2)))
     init = tuple(InitShare(f"init-{k}", draw(st.integers(1, 12)), tuple(range(k))) for k in started)
-    return ShareAsk(tuple((f"c{i}", mib) for i, mib in enumerate(sizes)), init)
+    return ShareRequest(tuple((f"c{i}", mib) for i, mib in enumerate(sizes)), init)
 
 
-def shares_of(running: Sequence[int], init: Sequence[tuple[int, int]] = ()) -> ShareAsk:
+def shares_of(running: Sequence[int], init: Sequence[tuple[int, int]] = ()) -> ShareRequest:
     """Each init container is (its size, the number of sidecars before it)."""
-    return ShareAsk(
+    return ShareRequest(
         tuple((f"c{i}", mib) for i, mib in enumerate(running)),
         tuple(InitShare(f"i{i}", mib, tuple(range(sidecars))) for i, (mib, sidecars) in enumerate(init)),
     )
@@ -72,7 +72,7 @@ def everywhere(states: Sequence[object]) -> np.ndarray[tuple[int], np.dtype[np.b
 
 @given(rooms(), small_shares(), st.sampled_from(COSTS))
 def test_shares_fit_exactly_where_some_placement_exists_and_within_the_room_in_every_phase(
-    states: list[list[int]], shares: ShareAsk, cost: Cost
+    states: list[list[int]], shares: ShareRequest, cost: Cost
 ) -> None:
     fit = ShareFit(columns(states), shares).place(everywhere(states), cost)
     expected = [oracle.place(room, shares) is not None for room in states]
@@ -92,7 +92,7 @@ def test_shares_fit_exactly_where_some_placement_exists_and_within_the_room_in_e
 
 @given(rooms(), small_shares(), st.sampled_from(COSTS), st.data())
 def test_a_state_that_is_not_asked_about_gets_nothing_and_changes_nothing(
-    states: list[list[int]], shares: ShareAsk, cost: Cost, data: st.DataObject
+    states: list[list[int]], shares: ShareRequest, cost: Cost, data: st.DataObject
 ) -> None:
     where = np.array([data.draw(st.booleans()) for _ in states])
     asked = ShareFit(columns(states), shares).place(where, cost)
@@ -103,7 +103,7 @@ def test_a_state_that_is_not_asked_about_gets_nothing_and_changes_nothing(
 
 
 @given(st.lists(room_mib, min_size=1, max_size=6), small_shares())
-def test_the_search_alone_is_exact(room: list[int], shares: ShareAsk) -> None:
+def test_the_search_alone_is_exact(room: list[int], shares: ShareRequest) -> None:
     found = place_exactly(room, shares, [10**6])
     assert (found is not None) == (oracle.place(room, shares) is not None)
     if found is not None:
@@ -120,7 +120,7 @@ def test_the_search_alone_is_exact(room: list[int], shares: ShareAsk) -> None:
 )
 def test_shares_may_fill_a_node_exactly(room: list[int], sizes: list[int], init: InitShare | None) -> None:
     running = tuple((f"c{i}", mib) for i, mib in enumerate(sizes))
-    shares = ShareAsk(running, (init,) if init is not None else ())
+    shares = ShareRequest(running, (init,) if init is not None else ())
     assert fit_shares(columns([room]), shares, everywhere([room]), [10_000]).tolist() == [True]
 
 
@@ -158,7 +158,7 @@ def test_shares_of_a_pod_are_placed_together(
     ],
 )
 def test_one_share_goes_where_it_costs_least(cost: Cost, slot: int) -> None:
-    fit = ShareFit(columns([(4, 6, 9)]), ShareAsk((("c", 5),))).place(everywhere([0]), cost)
+    fit = ShareFit(columns([(4, 6, 9)]), ShareRequest((("c", 5),))).place(everywhere([0]), cost)
     assert [slots.tolist() for slots in fit.slots] == [[slot]]
 
 
@@ -200,7 +200,7 @@ def test_shares_that_best_fit_places_fit_under_every_cost_even_without_search(
 ) -> None:
     monkeypatch.setattr(allocate, "MAX_SEARCH_STEPS", 0)
     # Spreading would put 6 on the GPU of 10 and leave no room for the second 5.
-    shares = ShareAsk((("a", 5), ("b", 5), ("c", 6)))
+    shares = ShareRequest((("a", 5), ("b", 5), ("c", 6)))
     fit = ShareFit(columns([(10, 6)]), shares).place(everywhere([0]), emptiest)
     assert [slots.tolist() for slots in fit.slots] == [[0], [0], [1]]
 
@@ -209,12 +209,12 @@ def test_an_init_container_needs_no_search_where_only_the_app_is_in_its_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(allocate, "MAX_SEARCH_STEPS", 0)
-    shares = ShareAsk((("app", 8),), (InitShare("init", 10, ()),))
+    shares = ShareRequest((("app", 8),), (InitShare("init", 10, ()),))
     assert ShareFit(columns([(10,)]), shares).place(everywhere([0])).fits.tolist() == [True]
 
 
 def test_an_exhausted_budget_refuses() -> None:
-    shares = ShareAsk((("a", 4), ("b", 3), ("c", 3), ("d", 3)))
+    shares = ShareRequest((("a", 4), ("b", 3), ("c", 3), ("d", 3)))
     assert place_exactly((7, 6), shares, [3]) is None
     assert place_exactly((7, 6), shares, [100]) is not None
 
@@ -231,7 +231,7 @@ def test_a_hostile_pod_gets_no_more_search_than_there_is_budget(
 ) -> None:
     left: list[int] = []
 
-    def watched(room: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:
+    def watched(room: Sequence[int], shares: ShareRequest, steps: list[int]) -> tuple[int, ...] | None:
         found = place_exactly(room, shares, steps)
         left.append(steps[0])
         return found
@@ -242,7 +242,7 @@ def test_a_hostile_pod_gets_no_more_search_than_there_is_budget(
     mean = int(room.sum(0).min()) * percent // 100 // running
     sizes = rng.integers(mean - 99, mean + 99, running).tolist()
     beside = tuple(range(running))
-    shares = ShareAsk(
+    shares = ShareRequest(
         tuple((f"c{i}", mib) for i, mib in enumerate(sizes)),
         # Only the last GPU may be in the way, after a search of all others.
         tuple(InitShare(f"i{i}", init_mib if i == init - 1 else 1, beside) for i in range(init)),

@@ -7,7 +7,7 @@ import pytest
 from scheduler_ext.core.gpu.gpu import Device, Holder
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.request import ContainerAsk, ContainerRole
+from scheduler_ext.core.request.request import ContainerRequest, ContainerRole
 from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node, sliced, wants
 
 BY_UID = Holder(uid="uid-a")
@@ -153,7 +153,7 @@ MAIN = wants(400, SHARE)
     ],
 )
 def test_the_peak_over_the_phases_counts_on_each_device(
-    containers: tuple[ContainerAsk, ...], gpus: tuple[int | None, ...], peak: list[int]
+    containers: tuple[ContainerRequest, ...], gpus: tuple[int | None, ...], peak: list[int]
 ) -> None:
     known = zip(containers, gpus, strict=True)
     told = {each.name: (f"GPU-{gpu}",) for each, gpu in known if gpu is not None}

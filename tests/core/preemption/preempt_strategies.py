@@ -16,7 +16,7 @@ from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree import Requirement
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget, PodSelector
-from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareRequest, UnitRequest
 from tests.core.preemption.preempt_oracle import Question
 from tests.core.reported import ONE_G, PROFILE_SIZES, SHARE, WHOLE, device, node, sliced
 from tests.gpu_strategies import one_in
@@ -56,7 +56,7 @@ def pods(
 
 def unit(resource: str, count: int, container: str = "main") -> GpuRequest:
     profile = profile_from_resource(resource)[0] if "/mig-" in resource else None
-    return GpuRequest((UnitAsk(resource, count, profile),), by_container=((container, resource, count),))
+    return GpuRequest((UnitRequest(resource, count, profile),), by_container=((container, resource, count),))
 
 
 @cache
@@ -99,7 +99,7 @@ def whole_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
                 memory = replace(devices[i].memory, used_mib=min(used or 0, devices[i].memory.total_mib))
                 devices[i] = replace(devices[i], holders=tuple(seen), memory=memory)
     request = GpuRequest(
-        (UnitAsk(WHOLE, draw(_up_to(count))),),
+        (UnitRequest(WHOLE, draw(_up_to(count))),),
         models=draw(_models),
         min_free_mib=draw(_min_free_mib),
     )
@@ -182,7 +182,7 @@ def share_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
                     seen[at].append(Holder(uid=f"uid-{name}", container=f"c{k}", memory_mib=used))
         if running:
             by_container = tuple((container, SHARE, mib) for container, mib in running)
-            request = GpuRequest(shares=ShareAsk(tuple(running)), by_container=by_container)
+            request = GpuRequest(shares=ShareRequest(tuple(running)), by_container=by_container)
             bound.append(draw(pods(name, request, devices={} if draw(one_in(15)) else told)))
         else:
             break
@@ -193,7 +193,7 @@ def share_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
     sizes = draw(draw(_sizes))
     running = [(f"c{i}", mib) for i, mib in enumerate(sizes)]
     init = (InitShare("init", 40_000, ()),) if draw(one_in(6)) else ()
-    request = GpuRequest(shares=ShareAsk(tuple(running), init), min_free_mib=draw(_share_min_free_mib))
+    request = GpuRequest(shares=ShareRequest(tuple(running), init), min_free_mib=draw(_share_min_free_mib))
     full = {SHARE: 73_728 * count}
     allocatable = draw(st.sampled_from((None, full, full, {SHARE: 60_000 * count})))
     return node(*devices, pods=tuple(bound), allocatable=allocatable, share_node=True), request
@@ -204,7 +204,7 @@ def mixed_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
     """Shares beside whole GPUs, which are forbidden but possible."""
     shared, ask = draw(share_nodes())
     assert shared.report is not None
-    wanted = draw(st.sampled_from((ask, unit(WHOLE, 1), replace(ask, units=(UnitAsk(WHOLE, 1),)))))
+    wanted = draw(st.sampled_from((ask, unit(WHOLE, 1), replace(ask, units=(UnitRequest(WHOLE, 1),)))))
     room = MAX_PODS - len(shared.pods)
     more = [draw(pods(f"w{i}", unit(WHOLE, 1))) for i in range(draw(st.integers(0, min(2, room))))]
     # GPUs without shares, which share pods may get or not.

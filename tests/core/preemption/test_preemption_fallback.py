@@ -19,7 +19,7 @@ from scheduler_ext.core.preemption import preemption as preemption_module
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Victims
-from scheduler_ext.core.request.request import ShareAsk
+from scheduler_ext.core.request.request import ShareRequest
 from tests.core.asked import share
 from tests.core.preemption.preempt_oracle import HEADROOM_PERCENT, NAMES, Question, importance, violations
 from tests.core.preemption.preempt_strategies import mig_nodes, questions, share_nodes, whole_nodes
@@ -93,7 +93,7 @@ def test_a_hostile_pod_gets_one_budget_for_placing_its_shares_on_all_nodes(
     monkeypatch.setattr(preemption_module, "MAX_SEARCH_STEPS", 5000)
     spent: list[int] = []
 
-    def watched(room: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:
+    def watched(room: Sequence[int], shares: ShareRequest, steps: list[int]) -> tuple[int, ...] | None:
         before = steps[0]
         found = place_exactly(room, shares, steps)
         spent.append(before - steps[0])

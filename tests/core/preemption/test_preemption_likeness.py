@@ -18,7 +18,7 @@ from scheduler_ext.core.preemption import preemption as preemption_module
 from scheduler_ext.core.preemption.disruption import Budget, PodSelector, budgets_of, most_important_first
 from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.preemption.node_likeness import likeness
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest
 from tests.core.asked import share, whole
 from tests.core.preemption.preempt_oracle import Question
 from tests.core.preemption.preempt_strategies import questions, share_nodes, whole_nodes
@@ -137,7 +137,8 @@ def look(info: NodeInfo, named: Sequence[str] = (), request: GpuRequest = PREEMP
         pytest.param(with_first(other_requests={"cpu": Fraction(2)}), id="what else a pod holds"),
         pytest.param(with_first(request=SECOND.request), id="what a pod asks"),
         pytest.param(
-            with_first(request=replace(FIRST.request, shares=ShareAsk((("main", 9),)))), id="how much it asks"
+            with_first(request=replace(FIRST.request, shares=ShareRequest((("main", 9),)))),
+            id="how much it asks",
         ),
         pytest.param(
             with_first(request=replace(FIRST.request, by_container=())), id="which container asks it"

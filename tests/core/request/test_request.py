@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle.policy import priority_level
 from scheduler_ext.core.request.request import (
-    ContainerAsk,
+    ContainerRequest,
     ContainerRole,
     GpuRequest,
     InitShare,
     InvalidRequest,
-    PodAsk,
-    ShareAsk,
-    UnitAsk,
+    ShareRequest,
+    UnitRequest,
+    UnparsedRequest,
     parse_holding,
     parse_request,
 )
@@ -31,30 +31,30 @@ SHARE = "gpu.scheduler-ext.io/memory-mib"
 Limits = Mapping[str, str]
 
 
-def app(limits: Limits, name: str = "app") -> ContainerAsk:
-    return ContainerAsk(name, ContainerRole.APP, {}, limits)
+def app(limits: Limits, name: str = "app") -> ContainerRequest:
+    return ContainerRequest(name, ContainerRole.APP, {}, limits)
 
 
-def init(limits: Limits, name: str = "init") -> ContainerAsk:
-    return ContainerAsk(name, ContainerRole.INIT, {}, limits)
+def init(limits: Limits, name: str = "init") -> ContainerRequest:
+    return ContainerRequest(name, ContainerRole.INIT, {}, limits)
 
 
-def sidecar(limits: Limits, name: str = "sidecar") -> ContainerAsk:
-    return ContainerAsk(name, ContainerRole.SIDECAR, {}, limits)
+def sidecar(limits: Limits, name: str = "sidecar") -> ContainerRequest:
+    return ContainerRequest(name, ContainerRole.SIDECAR, {}, limits)
 
 
-def parsed(*containers: ContainerAsk, **pod: Any) -> GpuRequest | InvalidRequest:
+def parsed(*containers: ContainerRequest, **pod: Any) -> GpuRequest | InvalidRequest:
     ask: dict[str, Any] = {"namespace": "ns", "name": "p", "uid": "u", "priority": 0, "annotations": {}} | pod
-    return parse_request(PodAsk(containers=containers, **ask), ResourceNames())
+    return parse_request(UnparsedRequest(containers=containers, **ask), ResourceNames())
 
 
-def request_of(*containers: ContainerAsk, **pod: Any) -> GpuRequest:
+def request_of(*containers: ContainerRequest, **pod: Any) -> GpuRequest:
     request = parsed(*containers, **pod)
     assert isinstance(request, GpuRequest), request
     return request
 
 
-def problem_of(*containers: ContainerAsk, **pod: Any) -> str:
+def problem_of(*containers: ContainerRequest, **pod: Any) -> str:
     request = parsed(*containers, **pod)
     assert isinstance(request, InvalidRequest), request
     assert request.message.isprintable()
@@ -94,7 +94,7 @@ def test_shares_stay_apart_because_each_has_a_gpu_of_its_own_choice() -> None:
         app({SHARE: "400"}, "main"),
         app({}, "cpu-only"),
     ).shares
-    assert shares == ShareAsk(
+    assert shares == ShareRequest(
         running=(("log", 100), ("proxy", 200), ("main", 400)),
         init=(InitShare("load", 900, (0,)), InitShare("warm", 50, (0, 1))),
     )
@@ -102,8 +102,8 @@ def test_shares_stay_apart_because_each_has_a_gpu_of_its_own_choice() -> None:
 
 def test_containers_may_ask_for_different_things() -> None:
     request = request_of(app({WHOLE: "2"}, "train"), app({MIG: "1"}, "eval"), app({SHARE: "2048"}, "view"))
-    assert request.units == (UnitAsk(WHOLE, 2), UnitAsk(MIG, 1, "1g.10gb"))
-    assert request.shares == ShareAsk((("view", 2048),))
+    assert request.units == (UnitRequest(WHOLE, 2), UnitRequest(MIG, 1, "1g.10gb"))
+    assert request.shares == ShareRequest((("view", 2048),))
     assert request.by_container == (("train", WHOLE, 2), ("eval", MIG, 1), ("view", SHARE, 2048))
 
 
@@ -118,7 +118,7 @@ def test_containers_may_ask_for_different_things() -> None:
     ],
 )
 def test_mig_resources_name_their_profile(resource: str, profile: str) -> None:
-    assert request_of(app({resource: "1"})).units == (UnitAsk(resource, 1, profile),)
+    assert request_of(app({resource: "1"})).units == (UnitRequest(resource, 1, profile),)
 
 
 def test_zero_asks_nothing() -> None:
@@ -137,7 +137,9 @@ def test_zero_asks_nothing() -> None:
 )
 def test_requests_and_limits_mean_one_amount(requests: Limits, limits: Limits) -> None:
     (name,) = {*requests, *limits}
-    assert request_of(ContainerAsk("c", ContainerRole.APP, requests, limits)).units == (UnitAsk(name, 1),)
+    assert request_of(ContainerRequest("c", ContainerRole.APP, requests, limits)).units == (
+        UnitRequest(name, 1),
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,14 +164,14 @@ def test_requests_and_limits_mean_one_amount(requests: Limits, limits: Limits) -
     ],
 )
 def test_requests_that_the_api_server_refuses(requests: Limits, limits: Limits, problem: str) -> None:
-    message = problem_of(ContainerAsk("c", ContainerRole.APP, requests, limits))
+    message = problem_of(ContainerRequest("c", ContainerRole.APP, requests, limits))
     assert message.startswith("container 'c': ")
     assert problem in message
 
 
 def test_what_a_pod_holds_does_not_depend_on_its_limits() -> None:
-    ask = PodAsk("ns", "p", "u", 0, {}, [ContainerAsk("c", ContainerRole.APP, {WHOLE: "1"}, {})])
-    assert parse_holding(ask, ResourceNames()).units == (UnitAsk(WHOLE, 1),)
+    ask = UnparsedRequest("ns", "p", "u", 0, {}, [ContainerRequest("c", ContainerRole.APP, {WHOLE: "1"}, {})])
+    assert parse_holding(ask, ResourceNames()).units == (UnitRequest(WHOLE, 1),)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ def test_a_pod_of_thousands_of_shares_is_refused() -> None:
 
 
 def test_containers_that_are_absurd_together_are_refused() -> None:
-    assert request_of(*[app({WHOLE: "500000"})] * 2).units == (UnitAsk(WHOLE, 1_000_000, in_one=500_000),)
+    assert request_of(*[app({WHOLE: "500000"})] * 2).units == (UnitRequest(WHOLE, 1_000_000, in_one=500_000),)
     assert "1500000 over all containers is absurd" in problem_of(*[app({WHOLE: "500000"})] * 3)
 
 

@@ -14,12 +14,12 @@ from scheduler_ext.core.request.constraints import (
     unknown_annotations,
 )
 from scheduler_ext.core.request.request import (
-    ContainerAsk,
+    ContainerRequest,
     ContainerRole,
     GpuRequest,
     InvalidRequest,
-    PodAsk,
-    UnitAsk,
+    UnitRequest,
+    UnparsedRequest,
     parse_request,
 )
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -28,9 +28,9 @@ PREFIX = "gpu.scheduler-ext.io/"
 
 
 def parsed(annotations: dict[str, str], resource: str = "nvidia.com/gpu") -> GpuRequest | InvalidRequest:
-    container = ContainerAsk("main", ContainerRole.APP, {}, {resource: "1"})
+    container = ContainerRequest("main", ContainerRole.APP, {}, {resource: "1"})
     annotations = {PREFIX + key: value for key, value in annotations.items()}
-    return parse_request(PodAsk("ns", "p", "u", 0, annotations, [container]), ResourceNames())
+    return parse_request(UnparsedRequest("ns", "p", "u", 0, annotations, [container]), ResourceNames())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_legal_annotations(key: str, text: str, field: str, value: Any) -> None:
 
 
 def test_without_annotations_nothing_is_restricted() -> None:
-    assert parsed({}) == GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),))
+    assert parsed({}) == GpuRequest(units=(UnitRequest("nvidia.com/gpu", 1),))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.core.request.pod_kinds import TaskClass, task_class
-from scheduler_ext.core.request.request import ContainerAsk, ContainerRole
+from scheduler_ext.core.request.request import ContainerRequest, ContainerRole
 from tests.core.reported import ONE_G, SHARE, WHOLE, ask, wants
 
 
@@ -64,7 +64,7 @@ from tests.core.reported import ONE_G, SHARE, WHOLE, ask, wants
     ],
 )
 def test_the_kind(
-    containers: list[ContainerAsk], cpu_milli: int, models: tuple[str, ...], expected: TaskClass | None
+    containers: list[ContainerRequest], cpu_milli: int, models: tuple[str, ...], expected: TaskClass | None
 ) -> None:
     assert task_class(ask(*containers), cpu_milli, models) == expected
 

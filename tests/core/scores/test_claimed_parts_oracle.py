@@ -17,7 +17,7 @@ from scheduler_ext.core.dra.device import amounts
 from scheduler_ext.core.dra.published import DeviceRequirements
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.pod_kinds import Workload
-from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, UnitRequest
 from tests.core.dra.published import GPU_CLASS, WHOLE, claim, gpu, index_of, one_slice, waiting
 from tests.core.scores.test_scores_oracle import assert_scores_agree
 from tests.gpu_strategies import STRATEGIES
@@ -76,7 +76,7 @@ def test_scores_of_parts_agree_with_their_oracle(
     workload: Workload,
 ) -> None:
     infos, (name,) = infos_of(nodes, "10Gi")
-    units = [UnitAsk(name, parts, by_claim=True), *([UnitAsk(WHOLE, gpus)] if gpus else [])]
+    units = [UnitRequest(name, parts, by_claim=True), *([UnitRequest(WHOLE, gpus)] if gpus else [])]
     decision = filter_nodes(
         GpuRequest(units=tuple(units)),
         snapshot_of(infos, workload=workload),
@@ -90,7 +90,7 @@ def test_scores_of_parts_agree_with_their_oracle(
 def test_scores_agree_where_claims_take_parts_of_two_gpus() -> None:
     """The smaller part has room on the first GPU, the larger one on the second GPU only."""
     infos, names = infos_of([[(PRODUCTS[0], True, 40), (PRODUCTS[0], True, 0)]], "10Gi", "60Gi")
-    request = GpuRequest(units=tuple(UnitAsk(name, 1, by_claim=True) for name in names))
+    request = GpuRequest(units=tuple(UnitRequest(name, 1, by_claim=True) for name in names))
     decision = filter_nodes(request, snapshot_of(infos), SchedulingPolicy())
     claimed = decision.scoring.claimed_milli
     assert claimed is not None

@@ -106,7 +106,7 @@ def test_the_cache_promises_each_place_of_a_plan(seed: int) -> None:
     if plan.complete:
         (outcome,) = plan.outcomes
         assert outcome.node is not None
-        waiting = replace(bound_pod(outcome.wanted.asker.pod, resources), devices={})
+        waiting = replace(bound_pod(outcome.wanted.pod_info.pod, resources), devices={})
         if waiting.request.shares is None:
             assert overallocated(infos[outcome.node], waiting, resources) is None
 

@@ -19,7 +19,7 @@ from scheduler_ext.features.defrag.plan_view import plan_json
 from scheduler_ext.features.defrag.search import Search
 from scheduler_ext.views.node_value import pod_values
 from scheduler_ext.whatif import whatif
-from scheduler_ext.whatif.whatif import Asker
+from scheduler_ext.whatif.whatif import PodInfo
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.pod.cached_pod import bound_pod
@@ -284,9 +284,9 @@ def test_the_nearest_plan_names_the_pod_without_another_place() -> None:
 def test_equal_pods_without_a_plan_are_looked_into_once(monkeypatch: pytest.MonkeyPatch) -> None:
     searched = []
 
-    def counted(search: Search, asker: Asker) -> Room | None:
-        searched.append(asker.uid)
-        return find(search, asker)
+    def counted(search: Search, pod_info: PodInfo) -> Room | None:
+        searched.append(pod_info.uid)
+        return find(search, pod_info)
 
     find = Search.find
     monkeypatch.setattr(Search, "find", counted)
@@ -336,7 +336,7 @@ def test_a_pod_fits_in_the_room_that_preemption_made_for_it() -> None:
 def test_room_is_held_for_the_waiting_pod_and_for_a_pod_that_moves_later() -> None:
     plan = planned(*made_room_for(), waits({WHOLE: "2"}))
     assert moves(plan) == [("y", "b", "c"), ("x", "a", "b")]
-    held = [[(hold.node, hold.asker.uid) for hold in move.holds] for move in plan.moves]
+    held = [[(hold.node, hold.pod_info.uid) for hold in move.holds] for move in plan.moves]
     assert held == [[("a", "uid-w"), ("b", "uid-x again")], [("a", "uid-w")]]
 
 

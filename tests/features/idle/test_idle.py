@@ -15,7 +15,7 @@ from scheduler_ext.core.gpu.gpu import Device, Holder
 from scheduler_ext.core.gpu.readings import HolderReadings, InstanceReadings, Readings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.pod_facts import PodFacts
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareRequest, UnitRequest
 from scheduler_ext.features.idle.idle import NOT_IDLE, Idleness, idleness, parts_of
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.asked import labelled
@@ -154,10 +154,10 @@ def _shared(draw: DrawFn, index: int, pods: list[Truth]) -> tuple[Device, Readin
 def _bound(truth: Truth) -> BoundPod:
     units = []
     if truth.units:
-        units.append(UnitAsk(WHOLE, truth.units))
+        units.append(UnitRequest(WHOLE, truth.units))
     if truth.instances:
-        units.append(UnitAsk(ONE_G, truth.instances, "1g.10gb"))
-    shares = ShareAsk((("share", 4096),)) if truth.share_on else None
+        units.append(UnitRequest(ONE_G, truth.instances, "1g.10gb"))
+    shares = ShareRequest((("share", 4096),)) if truth.share_on else None
     told = {"share": truth.share_on} if truth.share_on else {}
     return BoundPod(truth.uid, "ns", truth.name, 0, GpuRequest(tuple(units), shares), told)
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from scheduler_ext.cli.inventory import print_inventory
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, UnitRequest
 from scheduler_ext.features.page.overview import node_row
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
@@ -79,7 +79,7 @@ def test_four_answers_are_one(infos: tuple[NodeInfo, ...]) -> None:
 
 
 def test_an_instance_held_on_an_unknown_gpu_is_free_on_none() -> None:
-    request = GpuRequest(units=(UnitAsk("nvidia.com/mig-3g.40gb", 1, "3g.40gb"),))
+    request = GpuRequest(units=(UnitRequest("nvidia.com/mig-3g.40gb", 1, "3g.40gb"),))
     late = BoundPod("late", "default", "late", 0, request)
     infos = [replace(info, pods=(late,)) for info in sample() if info.name == "mig-a100-01"]
     free = told(infos)["gpu_extender_mig_instances_free"]

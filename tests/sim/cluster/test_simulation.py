@@ -10,7 +10,7 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.cluster.simulation import by_priority
 from scheduler_ext.wire.config import Configuration, PreemptionSection
 from tests.examples import examples
-from tests.extender.foreseeing import WHOLE, askers, asks, clusters, numbered, read
+from tests.extender.foreseeing import WHOLE, asking_pods, asks, clusters, numbered, read
 from tests.extender.preempting import on_gpu, share_node, whole_node
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, node, pod
 from tests.sim.cluster.foreseeing import foreseen
@@ -21,7 +21,7 @@ def names(items: list[Json]) -> list[str | None]:
 
 
 @examples(15, long=300)
-@given(clusters(), st.lists(askers(), min_size=1, max_size=6), st.booleans())
+@given(clusters(), st.lists(asking_pods(), min_size=1, max_size=6), st.booleans())
 def test_victims_were_on_the_node_and_have_lower_priority(
     objects: list[Json], pods: list[Json], empty_victims: bool
 ) -> None:

@@ -13,7 +13,7 @@ from scheduler_ext.features.gangs.planning.gang import Gang, Member, MemberState
 from scheduler_ext.features.gangs.planning.gang_fit import GangMiss, fit
 from scheduler_ext.features.gangs.planning.gang_words import assembling, nearest_miss, no_domain
 from scheduler_ext.sim.extension import Missed
-from scheduler_ext.whatif.whatif import Asker, WhatIf
+from scheduler_ext.whatif.whatif import PodInfo, WhatIf
 from scheduler_ext.wire.gangs import read_gang_request
 from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod.pod_identity import is_finished, pod_uid
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 class _Put:
     """A pod on a node, with what it got, and the node before."""
 
-    asker: Asker
+    pod_info: PodInfo
     before: NodeInfo
     got: Json
 
@@ -44,11 +44,11 @@ class TogetherPlaces:
         self._cluster = cluster
         self._put: list[_Put] = []
 
-    def best(self, ask: Asker, among: Collection[str] | None = None) -> BestNode | None:
+    def best(self, ask: PodInfo, among: Collection[str] | None = None) -> BestNode | None:
         """The place of the pod now."""
         return self._cluster.place(ask, among)
 
-    def put(self, ask: Asker, node: str) -> None:
+    def put(self, ask: PodInfo, node: str) -> None:
         """The pod is on a node that takes it."""
         before = self._cluster.infos[node]
         value = round(self._cluster.value_per_hour(ask, node), DIGITS)
@@ -63,11 +63,11 @@ class TogetherPlaces:
         """Take back the pods that were put since."""
         while len(self._put) > mark:
             put = self._put.pop()
-            self._cluster.unbind(put.asker, put.before)
+            self._cluster.unbind(put.pod_info, put.before)
 
     def settle(self) -> dict[str, Json]:
         """Keep all pods: by uid, the node, devices and value that each of them got."""
-        got = {put.asker.uid: put.got for put in self._put}
+        got = {put.pod_info.uid: put.got for put in self._put}
         self._put.clear()
         return got
 
@@ -79,9 +79,9 @@ class GangsOfCluster:
         self._cluster = cluster
         self._objects = objects
         self._places = TogetherPlaces(cluster)
-        self._bound: Mapping[GangKey, Sequence[tuple[GangRequest, Member[Asker]]]] | None = None
+        self._bound: Mapping[GangKey, Sequence[tuple[GangRequest, Member[PodInfo]]]] | None = None
 
-    def place(self, members: Sequence[tuple[GangRequest, Asker]]) -> dict[str, Json] | Missed:
+    def place(self, members: Sequence[tuple[GangRequest, PodInfo]]) -> dict[str, Json] | Missed:
         """Put the members of a gang on nodes, as many as its size. By uid, what each of them got; or why none
         of them has a place."""
         gang = self._gang(members)
@@ -89,7 +89,7 @@ class GangsOfCluster:
             return Missed(gang.problem or assembling(gang))
         cluster = self._cluster
 
-        def about(ask: Asker, nodes: Collection[str] | None) -> _RefusalCounts:
+        def about(ask: PodInfo, nodes: Collection[str] | None) -> _RefusalCounts:
             return _RefusalCounts(cluster.refusals(ask, nodes), cluster.refusal(ask, nodes))
 
         found = fit(gang, self._places, self._topology(gang.request), about=about)
@@ -99,28 +99,28 @@ class GangsOfCluster:
             return Missed(none)
         refused: dict[str, _RefusalCounts] = found.about_each(gang)
         counts = {uid: each.counts for uid, each in refused.items()}
-        words = nearest_miss(found, counts, lambda asker: asker.request)
+        words = nearest_miss(found, counts, lambda pod_info: pod_info.request)
         return Missed(words, {uid: each.nearest for uid, each in refused.items()})
 
-    def _gang(self, asking: Sequence[tuple[GangRequest, Asker]]) -> Gang[Asker]:
+    def _gang(self, asking: Sequence[tuple[GangRequest, PodInfo]]) -> Gang[PodInfo]:
         kinds: list[tuple[object, object]] = []
         members = list(self._on_nodes().get(asking[0][0].key, ()))
-        for number, (gang_request, asker) in enumerate(asking):
-            kind = asker.request, asker.needs
+        for number, (gang_request, pod_info) in enumerate(asking):
+            kind = pod_info.request, pod_info.needs
             if kind not in kinds:
                 kinds.append(kind)
             member = Member(
-                asker.uid,
-                asker,
+                pod_info.uid,
+                pod_info,
                 MemberState.GATED,
-                priority=asker.request.priority,
+                priority=pod_info.request.priority,
                 created_at=number,
                 kind=kinds.index(kind),
             )
             members.append((gang_request, member))
         return gangs_of(members)[0]
 
-    def _on_nodes(self) -> Mapping[GangKey, Sequence[tuple[GangRequest, Member[Asker]]]]:
+    def _on_nodes(self) -> Mapping[GangKey, Sequence[tuple[GangRequest, Member[PodInfo]]]]:
         """The members that run already."""
         if self._bound is None:
             found: dict[GangKey, list[tuple[GangRequest, Member[Any]]]] = {}

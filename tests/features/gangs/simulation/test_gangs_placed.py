@@ -13,7 +13,7 @@ from scheduler_ext.core.request.gang_request import GATE, GangRequest
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.features.gangs.simulation.placed_together import GangsOfCluster
 from scheduler_ext.sim.extension import Missed
-from scheduler_ext.whatif.whatif import Asker, WhatIf
+from scheduler_ext.whatif.whatif import PodInfo, WhatIf
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import read_gang_request
 from scheduler_ext.wire.pod.pod_identity import pod_name
@@ -158,7 +158,7 @@ def test_a_gang_that_does_not_fit_leaves_no_trace() -> None:
         gang_request, request = read_gang_request(each), pod_request(each, Configuration().resource_names())
         assert isinstance(gang_request, GangRequest)
         assert isinstance(request, GpuRequest)
-        members.append((gang_request, Asker(each, pod_name(each), request, pod_needs(each))))
+        members.append((gang_request, PodInfo(each, pod_name(each), request, pod_needs(each))))
     found = GangsOfCluster(cluster, state_of().objects).place(members)
     assert isinstance(found, Missed)
     assert cluster.infos == infos
