@@ -109,6 +109,10 @@ class Ledger:
     def has_changes(self) -> bool:
         return bool(self._changed)
 
+    def unpublished(self) -> list[str]:
+        """The nodes that have changed since the changes were taken last."""
+        return list(self._changed)
+
     def take_changes(self) -> dict[str, Cause]:
         """The nodes that changed since the last call, and why."""
         changed, self._changed = self._changed, {}

@@ -8,7 +8,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, Lock
 from typing import Protocol
 
@@ -17,8 +17,9 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import ServerClock, Transport
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.kept_places import KeptPlace
+from scheduler_ext.core.cycle.placement import with_promised
 from scheduler_ext.core.framework.refusal import KEPT_FOR_GANG
-from scheduler_ext.core.node.node import PlannedNode
+from scheduler_ext.core.node.node import NodeInfo, PlannedNode
 from scheduler_ext.core.node.nominated import with_nominated_pods
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
@@ -217,16 +218,21 @@ class Planning(Background):
 
     def _step(self) -> bool:
         """Plan once; whether another step would find more to do."""
-        snapshot, active = self._source.snapshot, self._source.active()
+        active = self._source.active()
         if not active and self._was_active:
             self._give_up()
         self._was_active = active
-        if snapshot is None or not active or not self._source.follows_pods():
+        if not active or not self._source.follows_pods():
             return False
         now = time.monotonic()
         with self._lock:
             before = self._planner.given.keys()
-            seen = self._seen = self._look(now, snapshot)
+            # No change is in flight from the cache to the snapshot meanwhile.
+            with self._source.locked.publishing:
+                snapshot = self._source.snapshot
+                if snapshot is None:
+                    return False
+                seen = self._seen = self._look(now, snapshot)
             steps, decisions = self._decide(now, snapshot, seen)
             stale = self._planner.stale(now, seen.asks)
             self._planned_at = time.time()
@@ -303,9 +309,12 @@ class Planning(Background):
             binding = {ask.uid: node for ask in every if (node := cache.assumed_node(ask.uid)) is not None}
             planner.follow(now, by_uid, kept, bound, binding.keys() & planner.given.keys())
             freed, clock = self._followed.rooms.freed, self._followed.clock
+            changed = {name: info for name in cache.unpublished() if (info := cache.info(name)) is not None}
         for outcome, count in planner.take_outcomes().items():
             self.nominations.inc(outcome.value, by=count)
-        return _StepInput(asks, every, kept, members, assumed, binding, freed, clock)
+        return _StepInput(
+            asks, every, kept, members, assumed, binding, freed, clock, snapshot.generation, changed
+        )
 
     def _end_in_vain(self, cache: Cache, asks: Mapping[str, WaitingPod], now: float) -> None:
         """End the places whose nomination could not be written, that filter refused, or that kube-scheduler
@@ -349,6 +358,7 @@ class Planning(Background):
             for name, info in unsettled
             if (other := with_nominated_pods(info, "", _LOWEST)) is not info
         }
+        others |= self._unpublished(snapshot, seen)
         resolved = self._resolved.resolved
         cluster = PlannedCluster(snapshot, self._extender.sizing, view, others, self._emptied, resolved)
         by_uid = seen.by_uid
@@ -365,6 +375,18 @@ class Planning(Background):
             ask = by_uid.get(uid)
             cluster.hold(place, ask.amounts if ask is not None else {})
         return cluster
+
+    def _unpublished(self, snapshot: Snapshot, seen: "_StepInput") -> dict[str, NodeInfo]:
+        """The nodes that have changed since the snapshot, with the places that the snapshot shows: a pod that
+        came to a node a moment ago keeps what it has there, whatever the snapshot says."""
+        if snapshot.generation != seen.generation:
+            return {}
+        found = {}
+        for name in seen.changed.keys() & snapshot.nodes.keys():
+            info = replace(seen.changed[name], planned=snapshot.nodes[name].info.planned)
+            info = self._extender.preemption_answers.over(with_promised(info, self._extender.sizing))
+            found[name] = with_nominated_pods(info, "", _LOWEST)
+        return found
 
     def _carry_out(self, steps: Sequence[Step], stale: list[WaitingPod], server_now: float | None) -> None:
         writes = [Write(ask.pod, None) for ask in stale]
@@ -409,7 +431,8 @@ class Planning(Background):
 class _StepInput:
     """What a step looks at: the waiting pods alone in their order, those of gangs included in `every`, and
     the places that are kept, by uid, `members` for those of gangs. `assumed` has the nodes of bound
-    pods that the watch is yet to show, `binding` those of pods whose Binding is in flight."""
+    pods that the watch is yet to show, `binding` those of pods whose Binding is in flight. `changed` are the
+    nodes that have changed since the snapshot of this `generation`."""
 
     asks: list[WaitingPod]
     every: list[WaitingPod]
@@ -419,6 +442,8 @@ class _StepInput:
     binding: Mapping[str, str]
     freed: int
     clock: ServerClock | None
+    generation: int
+    changed: Mapping[str, NodeInfo]
 
     @property
     def by_uid(self) -> Mapping[str, WaitingPod]:

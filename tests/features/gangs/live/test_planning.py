@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.features.gangs.planning import planner as planner_module
 from scheduler_ext.features.gangs.planning.plan import State
@@ -24,7 +25,7 @@ from tests.features.gangs.live.planned import (
     planning,
     states,
 )
-from tests.kube_objects import Json, gpu_node, names_body
+from tests.kube_objects import Json, gpu_node, names_body, pod
 
 
 @pytest.fixture
@@ -85,6 +86,21 @@ def test_pods_that_are_left_alone_are_named(ahead: Planned) -> None:
     assert found["theirs"].node == "b"
     assert found["large"].refusals == {"Insufficient nvidia.com/gpu per device": 2}
     assert ahead.writes() == 1
+
+
+def test_a_pod_that_came_since_the_last_snapshot_keeps_its_gpus(
+    ahead: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot shows a pod up to a tenth of a second after the watch, and plans are made meanwhile."""
+    live = ahead.extender()
+    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 3600.0)
+    full = [{"name": "main", "resources": {"limits": {WHOLE: "2"}}}]
+    for name in "ab":
+        ahead.server.store.put(PODS, pod(f"on-{name}", on=name, containers=full))
+    ahead.wait("p")
+    eventually(lambda: "p" in entries(live) and bool(entries(live)["p"].refusals))
+    assert entries(live)["p"].refusals == {"Insufficient nvidia.com/gpu per device": 2}
+    assert not ahead.places()
 
 
 def test_no_pod_has_to_leave_for_one_that_fits_and_is_to_be_nominated(ahead: Planned) -> None:
