@@ -9,7 +9,7 @@ from scheduler_ext.cluster.api_paths import budgets_path, pod_path
 from scheduler_ext.cluster.client.transport import JSON, JSON_PATCH, RefusedError, Transport
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.gang_request import GangKey
-from scheduler_ext.features.gangs.live.named_pod import NamedPod
+from scheduler_ext.features.gangs.live.named_pod import PodReference
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_eviction, gate_patch
 from scheduler_ext.wire import selectors
 from scheduler_ext.wire.watching import Decoder
@@ -46,7 +46,7 @@ class GangCalls:
             raise
         return True
 
-    def are_current(self, budgets: Iterable[Budget], victims: Collection[NamedPod]) -> bool:
+    def are_current(self, budgets: Iterable[Budget], victims: Collection[PodReference]) -> bool:
         """Whether the API server has these budgets, and no others, in the namespaces of several victims. A
         dry run judges each eviction alone, so that the first one by an outdated budget may be in vain."""
         if len(victims) < 2:
@@ -62,7 +62,7 @@ class GangCalls:
         return map(selectors.budget, page.items)
 
     def evict_all(
-        self, victims: Sequence[NamedPod], of: GangKey, evicted: Callable[[NamedPod], None]
+        self, victims: Sequence[PodReference], of: GangKey, evicted: Callable[[PodReference], None]
     ) -> str | None:
         """Evict all these pods, if each eviction is allowed; otherwise none, and the reason. `evicted` is
         called for each pod that leaves, also if a later one fails. A pod that is gone already counts as
@@ -80,7 +80,7 @@ class GangCalls:
                     evicted(victim)
         return None
 
-    def _evict(self, victim: NamedPod, of: GangKey, dry_run: bool) -> None:
+    def _evict(self, victim: PodReference, of: GangKey, dry_run: bool) -> None:
         path = f"{pod_path(victim.namespace, victim.name)}/eviction"
         body = gang_eviction(victim.namespace, victim.name, victim.uid, str(of))
         query = {"dryRun": "All"} if dry_run else {}

@@ -9,7 +9,7 @@ from cachetools import TTLCache
 
 from scheduler_ext.cluster.events.event_recorder import WriteEvent, event_body
 from scheduler_ext.core.request.gang_request import GangKey
-from scheduler_ext.features.gangs.live.named_pod import NamedPod
+from scheduler_ext.features.gangs.live.named_pod import PodReference
 
 STARTING = "GPUGangStarting"
 WAITING = "GPUGangWaiting"
@@ -42,32 +42,34 @@ class GangEvents:
         self._monotonic = monotonic
         self._last_events: TTLCache[tuple[GangKey, str], _LastEvent] = TTLCache(5000, _EVERY_S, monotonic)
 
-    def starting(self, gang: GangKey, pods: Sequence[NamedPod], size: int) -> None:
+    def starting(self, gang: GangKey, pods: Sequence[PodReference], size: int) -> None:
         """The gates of these pods went."""
         self._say(gang, STARTING, "Normal", f"all {size} members of gang {gang} have places", pods)
 
-    def waiting(self, gang: GangKey, pods: Sequence[NamedPod], reason: str, *, invalid: bool = False) -> None:
+    def waiting(
+        self, gang: GangKey, pods: Sequence[PodReference], reason: str, *, invalid: bool = False
+    ) -> None:
         """These pods stay behind their gates."""
         kind = "Warning" if invalid else "Normal"
         self._say(gang, WAITING, kind, f"gang {gang} waits: {reason}", pods)
 
-    def invalid(self, pod: NamedPod, reason: str) -> None:
+    def invalid(self, pod: PodReference, reason: str) -> None:
         """The gang of a pod cannot be read."""
         self._say(GangKey(pod.namespace, "pod", pod.name), WAITING, "Warning", reason, (pod,))
 
-    def evicted(self, gang: GangKey, pods: Sequence[NamedPod], reason: str) -> None:
+    def evicted(self, gang: GangKey, pods: Sequence[PodReference], reason: str) -> None:
         """These pods were evicted for a gang, which may be their own."""
         self._say(gang, EVICTED, "Warning", reason, pods, again=True)
 
-    def not_evicted(self, gang: GangKey, pods: Sequence[NamedPod], reason: str) -> None:
+    def not_evicted(self, gang: GangKey, pods: Sequence[PodReference], reason: str) -> None:
         """A gang that was to be evicted, or that needs evictions, is held up."""
         self._say(gang, NOT_EVICTED, "Warning", reason, pods)
 
-    def not_starting(self, gang: GangKey, pods: Sequence[NamedPod], reason: str) -> None:
+    def not_starting(self, gang: GangKey, pods: Sequence[PodReference], reason: str) -> None:
         """The gates of these pods should have gone."""
         self._say(gang, NOT_STARTING, "Warning", reason, pods)
 
-    def not_starting_alone(self, pod: NamedPod, reason: str) -> None:
+    def not_starting_alone(self, pod: PodReference, reason: str) -> None:
         """The same for a pod that needs no place with others."""
         self.not_starting(GangKey(pod.namespace, "pod", pod.name), (pod,), reason)
 
@@ -77,7 +79,7 @@ class GangEvents:
         reason: str,
         kind: str,
         note: str,
-        pods: Sequence[NamedPod],
+        pods: Sequence[PodReference],
         *,
         again: bool = False,
     ) -> None:

@@ -18,7 +18,7 @@ from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.features.gangs.counters import EVICTIONS, GATES_LIFTED
 from scheduler_ext.features.gangs.live.gang_calls import GangCalls
 from scheduler_ext.features.gangs.live.gang_events import GangEvents
-from scheduler_ext.features.gangs.live.named_pod import NamedPod
+from scheduler_ext.features.gangs.live.named_pod import PodReference
 from scheduler_ext.features.gangs.planning.gang import Gang
 from scheduler_ext.features.gangs.planning.gang_decisions import Evict
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod
@@ -46,7 +46,7 @@ class GangExecution:
     def evict(
         self,
         evicted: Sequence[Evict],
-        pods: Mapping[str, NamedPod],
+        pods: Mapping[str, PodReference],
         budgets: Sequence[Budget],
         gone: Callable[[str], None],
     ) -> None:
@@ -54,7 +54,7 @@ class GangExecution:
         the uid of each one that leaves. A set that was refused is tried again later, and one that was chosen
         by outdated `budgets` is left to the next step. Raises ClusterError."""
         self.left_alone()
-        sets: dict[tuple[GangKey, bool], list[NamedPod]] = {}
+        sets: dict[tuple[GangKey, bool], list[PodReference]] = {}
         for each in evicted:
             if each.uid in pods:
                 sets.setdefault((each.of, each.overdue), []).append(pods[each.uid])
@@ -71,11 +71,11 @@ class GangExecution:
         return self._not_before.keys()
 
     def _evict_set(
-        self, key: GangKey, overdue: bool, some: Sequence[NamedPod], gone: Callable[[str], None]
+        self, key: GangKey, overdue: bool, some: Sequence[PodReference], gone: Callable[[str], None]
     ) -> None:
-        left: list[NamedPod] = []
+        left: list[PodReference] = []
 
-        def evicted(pod: NamedPod) -> None:
+        def evicted(pod: PodReference) -> None:
             left.append(pod)
             gone(pod.uid)
 
@@ -94,7 +94,7 @@ class GangExecution:
             log.info("gang %s: no pod is evicted: %s", key, refusal)
             self._events.not_evicted(key, some, f"no pod is evicted for gang {key}: {refusal}")
 
-    def _report_evicted(self, key: GangKey, overdue: bool, some: Sequence[NamedPod]) -> None:
+    def _report_evicted(self, key: GangKey, overdue: bool, some: Sequence[PodReference]) -> None:
         self.evictions.inc("overdue" if overdue else "victim", by=len(some))
         why = (
             f"gang {key} did not start in time, and was evicted whole"

@@ -21,7 +21,7 @@ from scheduler_ext.features.gangs.live.gang_calls import GangCalls
 from scheduler_ext.features.gangs.live.gang_events import GangEvents
 from scheduler_ext.features.gangs.live.gang_execution import GangExecution
 from scheduler_ext.features.gangs.live.gang_pods import GangPods
-from scheduler_ext.features.gangs.live.named_pod import NamedPod
+from scheduler_ext.features.gangs.live.named_pod import PodReference
 from scheduler_ext.features.gangs.live.nomination_writer import Write
 from scheduler_ext.features.gangs.live.own_writes import OwnWrites
 from scheduler_ext.features.gangs.planning.gang import Gang, MemberState
@@ -166,7 +166,7 @@ class GangWrites:
             return
         self._source.locked.publish(changed)
         on_nodes = {pod.uid: pod for node in snapshot.nodes.values() for pod in node.info.pods}
-        pods: dict[str, NamedPod] = {**on_nodes, **step.found.pods}
+        pods: dict[str, PodReference] = {**on_nodes, **step.found.pods}
         self._execution.evict(step.decisions.evict, pods, budgets, self.own.gone)
 
     def _keep(self, step: _DecidedStep, pause_s: float = 0.0) -> set[str]:

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class NamedPod(Protocol):
+class PodReference(Protocol):
     """A pod by its names: waiting, of a gang, or bound."""
 
     @property

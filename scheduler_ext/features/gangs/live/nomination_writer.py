@@ -14,7 +14,7 @@ from scheduler_ext.cluster.api_paths import pod_path
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport, is_transient
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import PlannedNode
-from scheduler_ext.features.gangs.live.named_pod import NamedPod
+from scheduler_ext.features.gangs.live.named_pod import PodReference
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.features.gangs.planning.outcomes import Outcome
 from scheduler_ext.features.gangs.wire.nomination import FIELD_MANAGER, nomination
@@ -34,7 +34,7 @@ class Write:
     planner that the pod has then, `deadline` is that of its gang, and `remembered` what is known of the
     gang."""
 
-    pod: NamedPod
+    pod: PodReference
     place: PlannedNode | None
     notes: Mapping[str, str] = field(default_factory=dict)
     deadline: float | None = None

@@ -15,7 +15,7 @@ from scheduler_ext.core.request.gang_request import GATE, GangKey
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.features.gangs.live.gang_calls import GangCalls
 from scheduler_ext.features.gangs.live.gang_pods import GangPods
-from scheduler_ext.features.gangs.live.named_pod import NamedPod
+from scheduler_ext.features.gangs.live.named_pod import PodReference
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_pod
 from scheduler_ext.wire import kube
 from tests.cluster.api.api_faults import Refuse
@@ -70,7 +70,7 @@ def gates_of(server: ApiServer, name: str) -> list[str]:
     return [each["name"] for each in spec["schedulingGates"]]
 
 
-def ignored(_: NamedPod) -> None:
+def ignored(_: PodReference) -> None:
     """A pod leaves."""
 
 
@@ -134,7 +134,7 @@ def test_the_pods_that_leave_are_known_though_a_later_eviction_fails(
 ) -> None:
     victims = [running(server, "a"), running(server, "b"), running(server, "c")]
     server.faults.place(Refuse(429), lambda each: "/b/eviction" in each.path and not each.query)
-    left: list[NamedPod] = []
+    left: list[PodReference] = []
     with pytest.raises(ClusterError):
         GangCalls(transport).evict_all(victims, GANG, left.append)
     assert [each.name for each in left] == leaving(server) == ["a"]
