@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from scheduler_ext.core.cycle.cycle import Decision
-from scheduler_ext.core.cycle.kube_counts import short_by_count
+from scheduler_ext.core.cycle.cycle import Decision, short_by_count
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot

@@ -14,7 +14,7 @@ from threading import Lock
 import numpy as np
 
 from scheduler_ext.background import Background
-from scheduler_ext.core.cycle.kube_counts import short_by_count
+from scheduler_ext.core.cycle.cycle import short_by_count
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.extender.answer import Answer, Names, RecordedBind, ScoredNode, best_of

@@ -14,6 +14,7 @@ from scheduler_ext.core.cycle.placement import Sizing, share_devices
 from scheduler_ext.core.cycle.placing import BestNode
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.gpu.value_table import part_of_gpu, value_of
 from scheduler_ext.core.intree import PodNeeds, intree_rejection
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.placed import with_pod
@@ -27,7 +28,6 @@ from scheduler_ext.explain.explain import allocation
 from scheduler_ext.explain.intree_nodes import InTreeNodes, with_pods
 from scheduler_ext.explain.nearest import Lacks, RefusingNode, miss_of, nearest
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.cost import value_per_hour
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.cached_pod import bound_pod
@@ -196,7 +196,7 @@ class WhatIf:
 
     def value_per_hour(self, pod_info: PodInfo, name: str) -> float:
         """The value of what the pod would take of a node that takes it, in the currency of costs."""
-        return self._per_unit * value_per_hour(self._decide(pod_info.request), self.snapshot.state_at(name))
+        return self._per_unit * _value_per_hour(self._decide(pod_info.request), self.snapshot.state_at(name))
 
     def evict(self, name: str, uids: Sequence[str]) -> list[BoundPod]:
         """Take pods away from a node; their use in the last report no longer counts."""
@@ -268,3 +268,16 @@ def _residents(state: ClusterState, sizing: Sizing) -> dict[str, dict[str, Resid
 def _read_already(info: NodeInfo) -> dict[str, BoundPod]:
     """The pods of a node that are known by their objects, by uid."""
     return {pod.uid: pod for pod in info.pods if pod.uid and pod.holds and pod.uid not in info.assumed}
+
+
+def _value_per_hour(decision: Decision, state: int) -> float:
+    """The value of what the pod takes of a node in this state, which fits it, in the unit of
+    core.gpu.value_table. A MIG instance has its part of all instances of its GPU, a share that of the memory
+    for shares."""
+    scoring, snapshot = decision.scoring, decision.snapshot
+    of_models = np.array([value_of(model, scoring.values) for model in snapshot.models])
+    own = snapshot.own_values(scoring.values)
+    # Of MIG instances that are offered as GPUs, a node without a report has one for each.
+    parts = np.array([part_of_gpu(model) for model in snapshot.models])[snapshot.devices.model]
+    each = np.where(own > 0, own, of_models[snapshot.devices.model]) * parts
+    return float((scoring.of_units(each) + scoring.of_shares(each))[state])

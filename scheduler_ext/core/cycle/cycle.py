@@ -166,6 +166,20 @@ def filter_nodes(
     return Decision(request, snapshot, policy, verdict, view)
 
 
+def short_by_count(request: GpuRequest, snapshot: Snapshot) -> Bools:
+    """The states that kube-scheduler refuses by its own counts, and does not ask about, `[state]`. It counts
+    allocatable less requests, and the devices that are left for claims."""
+    short = np.zeros(len(snapshot.states), np.bool_)
+    for ask in request.units:
+        columns = snapshot.units.get(ask.resource) or snapshot.no_units
+        left = np.where(columns.by_claim, columns.available, columns.limit)
+        # Without a unit in the state, the limit is unknown: its allocatable is most likely without it, too.
+        short |= ((left < max(ask.count, 1)) | ~columns.offered_anywhere) & ~columns.open
+    if request.shares is not None:
+        short |= snapshot.node.share_limit < request.shares.total_mib
+    return short
+
+
 def score_nodes(decision: Decision) -> Scored:
     """Every applied score and the weighted total of each node state that fits."""
     total = np.zeros(len(decision.verdict))

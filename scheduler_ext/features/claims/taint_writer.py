@@ -3,19 +3,19 @@ extender writes and removes again. Rules of others are never changed."""
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from urllib.parse import quote
 
 from scheduler_ext.background import Background
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import JSON, RefusedError, Transport
-from scheduler_ext.core.dra.device_taints import DeviceTaint, by_rule
+from scheduler_ext.core.dra.device_taints import CORDONED, UNHEALTHY, DeviceTaint, by_rule
 from scheduler_ext.core.dra.published import DeviceId
 from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.claims.counters import TAINT_WRITES
-from scheduler_ext.features.claims.tainted import wanted_taints
 from scheduler_ext.wire.dra.taint_rule import taint_rule_body
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class TaintWriter(Background):
             homes |= dict.fromkeys((device.id.pool for device in info.dra.devices), name)
             is_reported = info.report is not None and not info.report.from_slices
             if is_reported and info.freshness == "Fresh":
-                wanted |= by_rule(wanted_taints(info))
+                wanted |= by_rule(_wanted_taints(info))
                 for device in info.dra.devices:
                     looked_at[device.id.pool].append(device.id)
         self._homes = homes
@@ -125,3 +125,18 @@ class TaintWriter(Background):
             return f"{name}: {error}"
         self.writes.inc("created" if method == "POST" else "deleted")
         return None
+
+
+def _wanted_taints(info: NodeInfo) -> Iterator[DeviceTaint]:
+    """A taint for each published device on a GPU that the agent reports as sick, or that is cordoned."""
+    if info.dra is None:
+        return
+    gpus = {device.uuid: device for device in info.devices}
+    for device in info.dra.devices:
+        gpu = gpus.get(device.on)
+        if gpu is None:
+            continue
+        if not gpu.healthy:
+            yield DeviceTaint(device.id, UNHEALTHY)
+        if gpu.cordoned:
+            yield DeviceTaint(device.id, CORDONED)

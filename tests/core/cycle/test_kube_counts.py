@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.cycle.kube_counts import short_by_count
+from scheduler_ext.core.cycle.cycle import short_by_count
 from scheduler_ext.core.intree.resource_fit import shortages
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import ResourceNames

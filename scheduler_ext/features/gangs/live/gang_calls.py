@@ -4,12 +4,12 @@ none."""
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from http import HTTPStatus
+from typing import Protocol
 
 from scheduler_ext.cluster.api_paths import budgets_path, pod_path
 from scheduler_ext.cluster.client.transport import JSON, JSON_PATCH, RefusedError, Transport
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.gang_request import GangKey
-from scheduler_ext.features.gangs.live.named_pod import PodReference
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_eviction, gate_patch
 from scheduler_ext.wire import selectors
 from scheduler_ext.wire.watching import Decoder
@@ -22,6 +22,19 @@ _BUDGETS = Decoder(selectors.PodDisruptionBudget)
 _OVER = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 # The API server's words, with status 422, for a JSON patch whose test fails. Policies refuse with 422, too.
 _NO_MATCH = "the server rejected our request due to an error in our request"
+
+
+class PodReference(Protocol):
+    """A pod by its names: waiting, of a gang, or bound."""
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
 
 
 class GangCalls:

@@ -9,7 +9,7 @@ from cachetools import TTLCache
 
 from scheduler_ext.cluster.events.event_recorder import WriteEvent, event_body
 from scheduler_ext.core.request.gang_request import GangKey
-from scheduler_ext.features.gangs.live.named_pod import PodReference
+from scheduler_ext.features.gangs.live.gang_calls import PodReference
 
 STARTING = "GPUGangStarting"
 WAITING = "GPUGangWaiting"

@@ -16,9 +16,8 @@ from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.features.gangs.counters import EVICTIONS, GATES_LIFTED
-from scheduler_ext.features.gangs.live.gang_calls import GangCalls
+from scheduler_ext.features.gangs.live.gang_calls import GangCalls, PodReference
 from scheduler_ext.features.gangs.live.gang_events import GangEvents
-from scheduler_ext.features.gangs.live.named_pod import PodReference
 from scheduler_ext.features.gangs.planning.gang import Gang
 from scheduler_ext.features.gangs.planning.gang_decisions import Evict
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod

@@ -17,11 +17,10 @@ from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.gang_request import GangKey
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.features.gangs.live.gang_assembly import Assembled
-from scheduler_ext.features.gangs.live.gang_calls import GangCalls
+from scheduler_ext.features.gangs.live.gang_calls import GangCalls, PodReference
 from scheduler_ext.features.gangs.live.gang_events import GangEvents
 from scheduler_ext.features.gangs.live.gang_execution import GangExecution
 from scheduler_ext.features.gangs.live.gang_pods import GangPods
-from scheduler_ext.features.gangs.live.named_pod import PodReference
 from scheduler_ext.features.gangs.live.nomination_writer import Write
 from scheduler_ext.features.gangs.live.own_writes import OwnWrites
 from scheduler_ext.features.gangs.planning.gang import Gang, MemberState

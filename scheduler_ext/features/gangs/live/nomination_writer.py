@@ -14,7 +14,7 @@ from scheduler_ext.cluster.api_paths import pod_path
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport, is_transient
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import PlannedNode
-from scheduler_ext.features.gangs.live.named_pod import PodReference
+from scheduler_ext.features.gangs.live.gang_calls import PodReference
 from scheduler_ext.features.gangs.planning.gang_failures import Remembered
 from scheduler_ext.features.gangs.planning.outcomes import Outcome
 from scheduler_ext.features.gangs.wire.nomination import FIELD_MANAGER, nomination

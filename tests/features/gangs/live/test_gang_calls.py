@@ -13,9 +13,8 @@ from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.preemption.disruption import Budget, PodSelector
 from scheduler_ext.core.request.gang_request import GATE, GangKey
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.features.gangs.live.gang_calls import GangCalls
+from scheduler_ext.features.gangs.live.gang_calls import GangCalls, PodReference
 from scheduler_ext.features.gangs.live.gang_pods import GangPods
-from scheduler_ext.features.gangs.live.named_pod import PodReference
 from scheduler_ext.features.gangs.wire.gang_pod import GangPod, gang_pod
 from scheduler_ext.wire import kube
 from tests.cluster.api.api_faults import Refuse
