@@ -111,7 +111,7 @@ def exposition() -> list[Metric]:
     followers = features.follow(live).pods
     for follower in followers:
         follower.listed()
-        follower.seen("p", failed, (bound_pod(failed, resources), "n"))
+        follower.upsert("p", failed, (bound_pod(failed, resources), "n"))
     api = Bindings(transport)
     binder = Binder(LockedCache(Cache(1, 2), extender), api, resources, (), lambda: None, 1.0)
     pending = {REASONS[0].text: 1}

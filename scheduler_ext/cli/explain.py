@@ -19,7 +19,14 @@ from scheduler_ext.cli.output import (
 from scheduler_ext.core.errors import PodError, RequestError, SnapshotFileError
 from scheduler_ext.explain.explain import explain as explain_pod
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.in_words import asking, devices, nearest_miss, not_modelled, shortfall, why_not
+from scheduler_ext.explain.in_words import (
+    devices,
+    nearest_miss,
+    not_modelled,
+    request_line,
+    shortfall,
+    why_not,
+)
 from scheduler_ext.explain.snapshot_dump import Dump, revived
 from scheduler_ext.whatif.capacity import capacity as capacity_of
 from scheduler_ext.wire.files import read_file
@@ -100,7 +107,7 @@ def _answer_with(ctx: click.Context, explanation: dict[str, Any], output: str) -
 
 def _print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
     """The table; `wide` shows the scores of all nodes that fit."""
-    show(asking(explanation))
+    show(request_line(explanation))
     print_notes([*explanation["warnings"], *not_modelled(explanation["notModelled"])])
     if explanation["fits"]:
         word = f" ({explanation['because']})" if explanation["because"] else ""
@@ -169,7 +176,7 @@ def capacity(ctx: click.Context, asked: OnePod, output: str) -> None:
 
 
 def _print_capacity(answer: dict[str, Any], *, wide: bool) -> None:
-    show(asking(answer))
+    show(request_line(answer))
     print_notes([*answer["warnings"], *not_modelled(answer["notModelled"])])
     total = "no limit is known" if answer["total"] is None else answer["total"]
     click.echo(f"Additional pods that fit: {total}")

@@ -31,7 +31,7 @@ class ReservationHandler(EventHandler[GpuReservation]):
     _changed: Callable[[], None]
     _known: set[str] = field(default_factory=set, init=False)
 
-    def seen(self, items: Sequence[GpuReservation], clock: ServerClock) -> None:
+    def upsert(self, items: Sequence[GpuReservation], clock: ServerClock) -> None:
         for item in items:
             found = reservation(item)
             self._unlisted.discard(found.node)

@@ -28,7 +28,7 @@ class EventHandler(Generic[T]):
         """A list begins. Objects that arrive while it is read may be newer than the list, and stay."""
         self._unlisted = self.known()
 
-    def seen(self, items: Sequence[T], clock: ServerClock) -> None:
+    def upsert(self, items: Sequence[T], clock: ServerClock) -> None:
         """Objects that exist, as they are now."""
         raise NotImplementedError
 

@@ -81,7 +81,7 @@ class Live(Protocol):
 class PodFollower:
     """Follows Pods, by their uids. All calls come from the thread of the watch."""
 
-    def seen(self, uid: str, pod: kube.Pod, state: PodState) -> None:
+    def upsert(self, uid: str, pod: kube.Pod, state: PodState) -> None:
         """A pod as it is now, and in the cache. To be read, and kept until `update`."""
 
     def unreadable(self, uid: str, pod: kube.Pod) -> None:
@@ -107,7 +107,7 @@ class PodFollower:
 class NodeFollower:
     """Follows Nodes, by their names. All calls come from the thread of the watch."""
 
-    def seen(self, name: str, node: kube.NodeObject, facts: NodeFacts) -> None:
+    def upsert(self, name: str, node: kube.NodeObject, facts: NodeFacts) -> None:
         """A node as it is now. To be read, and kept until `update`. Raises QuantityError."""
 
     def forget(self, names: Collection[str]) -> None:

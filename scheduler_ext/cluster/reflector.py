@@ -204,7 +204,7 @@ class Reflector(Background, Generic[U]):
             together = self._handler.together
             for start in range(0, len(page.items), together):
                 with self._rate_limiter.turn():
-                    self._handler.seen(page.items[start : start + together], reply.clock)
+                    self._handler.upsert(page.items[start : start + together], reply.clock)
             page_token = page.next
             if not page_token:
                 if not page.resource_version:
@@ -294,7 +294,7 @@ class Reflector(Background, Generic[U]):
 
     def _pass_on(self, seen: list[U], clock: ServerClock) -> None:
         if seen:
-            self._handler.seen(seen, clock)
+            self._handler.upsert(seen, clock)
             seen.clear()
 
     def _answered(self) -> None:

@@ -70,7 +70,7 @@ class Leadership(EventHandler[Lease]):
 
     stop = start
 
-    def seen(self, items: Sequence[Lease], clock: ServerClock) -> None:
+    def upsert(self, items: Sequence[Lease], clock: ServerClock) -> None:
         for lease in items:
             self._unlisted.discard(self._name)
             spec = lease.spec or LeaseSpec()

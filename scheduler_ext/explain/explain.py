@@ -126,7 +126,7 @@ def explanation(
         "apiVersion": API_VERSION,
         "kind": "Explanation",
         "pod": {"namespace": namespace, "name": name},
-        "request": asked(pod, request, claims),
+        "request": request_values(pod, request, claims),
         "invalid": request.message if isinstance(request, InvalidRequest) else None,
         "fits": bool(fitting),
         "best": [each.node for each in fitting if each[:2] == fitting[0][:2]],
@@ -361,7 +361,9 @@ def _resolvable(info: NodeInfo, decision: Decision, config: Configuration) -> bo
     return _passes(alone, info.name)
 
 
-def asked(pod: kube.Pod, request: GpuRequest | InvalidRequest, claims: ClaimLookup | None) -> dict[str, Any]:
+def request_values(
+    pod: kube.Pod, request: GpuRequest | InvalidRequest, claims: ClaimLookup | None
+) -> dict[str, Any]:
     """The request of a pod as plain values; empty for an unreadable one. `held` are its claims that hold
     their devices already, such as those that it shares with other pods."""
     if isinstance(request, InvalidRequest):

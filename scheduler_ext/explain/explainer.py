@@ -22,7 +22,7 @@ from scheduler_ext.explain.ineffective import gang_warnings, pod_warnings, unser
 from scheduler_ext.explain.kube_verdicts import kube_verdicts
 from scheduler_ext.explain.nearest import OWN_GANG
 from scheduler_ext.explain.recorded import recorded_values
-from scheduler_ext.explain.sentences import asks
+from scheduler_ext.explain.sentences import request_in_words
 from scheduler_ext.explain.snapshot_dump import taken
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.preemption_answers import PreemptionAnswers
@@ -206,7 +206,7 @@ class Explainer:
             found.pod, decision, kube_view, self.config, warnings, claims, most, dry_runs=dry_runs
         )
         return answer | {
-            "asks": asks(found.request) if isinstance(found.request, GpuRequest) else None,
+            "asks": request_in_words(found.request) if isinstance(found.request, GpuRequest) else None,
             "generation": decision.snapshot.generation,
             "gone": found.gone,
             "terminating": is_terminating(found.pod),

@@ -48,7 +48,7 @@ def why_in_words(answer: _Values) -> Why:
     # Older extenders do not report it.
     leaves = gone or answer.get("terminating", False)
     return Why(
-        request=asking(answer),
+        request=request_line(answer),
         notes=answer["warnings"],
         verdict=_verdict(answer, leaves=leaves),
         refused=waits and not answer["fits"],
@@ -88,7 +88,7 @@ def why_not(answer: _Values) -> list[str]:
     return lines
 
 
-def asking(answer: _Values) -> str:
+def request_line(answer: _Values) -> str:
     """The GPU request of the answer's pod, or the problem with it."""
     who = f"Pod {answer['pod']['namespace']}/{answer['pod']['name']}"
     if answer["invalid"]:

@@ -142,9 +142,9 @@ def _claims_of(pending: Iterable[PendingPod], claims: ClaimLookup | None) -> Kno
     if claims is None:
         return KnownClaims()
     keys = [(each.pod.namespace, name) for each in pending for name in each.claims]
-    found = {f"{namespace}/{name}": claims.asked(namespace, (name,)) for namespace, name in keys}
+    found = {f"{namespace}/{name}": claims.claim_request(namespace, (name,)) for namespace, name in keys}
     # No claim has this name.
-    any_gpu = claims.asked("", ("",)).units
+    any_gpu = claims.claim_request("", ("",)).units
     resources = {ask.resource for each in pending for ask in each.pod.request.units}
     problems = {name: problem for name in sorted(resources) if (problem := claims.problem(name))}
     return KnownClaims(found, any_gpu, problems)

@@ -20,7 +20,7 @@ from scheduler_ext.explain.explainer import (
     held_devices,
     other_scheduler,
 )
-from scheduler_ext.explain.sentences import BEING_DELETED, asks
+from scheduler_ext.explain.sentences import BEING_DELETED, request_in_words
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire.times import micro_time
 
@@ -208,7 +208,7 @@ class WaitingPods:
         if diagnosis is not None and nearest is not None:
             most, nodes = next(iter(diagnosis["counts"].items()))
             commonest = {"reason": most, "nodes": nodes, "of": diagnosis["nodes"]}
-        wanted = asks(pod.request)
+        wanted = request_in_words(pod.request)
         if waiting.invalid is not None:
             # The known part; `nearest` has the problem.
             wanted = f"{wanted}, and {UNREADABLE}" if wanted else UNREADABLE
@@ -278,6 +278,6 @@ def placed_item(pod: BoundPod, info: NodeInfo) -> dict[str, Any]:
         "priority": pod.priority if followed else None,
         "state": "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound",
         "node": info.name,
-        "asks": asks(pod.request),
+        "asks": request_in_words(pod.request),
         "devices": held_devices(pod, info),
     }

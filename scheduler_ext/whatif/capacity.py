@@ -15,7 +15,7 @@ from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.advice import withdrawn
-from scheduler_ext.explain.explain import API_VERSION, asked, needs_of, request_of
+from scheduler_ext.explain.explain import API_VERSION, needs_of, request_of, request_values
 from scheduler_ext.explain.ineffective import warnings
 from scheduler_ext.explain.intree_nodes import InTreeNodes, with_pods
 from scheduler_ext.explain.nearest import RefusingNode, miss_of, nearest
@@ -73,7 +73,7 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
         "apiVersion": API_VERSION,
         "kind": "Capacity",
         "pod": {"namespace": namespace, "name": name},
-        "request": asked(pod, request, state.claims),
+        "request": request_values(pod, request, state.claims),
         "invalid": request.message if isinstance(request, InvalidRequest) else None,
         **counted,
         "notModelled": not_modelled(pod, state.claims),

@@ -39,7 +39,7 @@ class Heard(EventHandler[NodeObject]):
     def begin(self) -> None:
         self._take("begin")
 
-    def seen(self, items: Sequence[NodeObject], clock: ServerClock) -> None:
+    def upsert(self, items: Sequence[NodeObject], clock: ServerClock) -> None:
         self.clocks.append(clock)
         for item in items:
             self._take(f"seen {_name(item)}")

@@ -84,14 +84,14 @@ class Told:
         return ServerClock(NOON, time.monotonic())
 
     def see_nodes(self, *objects: Json) -> None:
-        self.nodes.seen(read(kube.NodeObject, *objects), self.clock())
+        self.nodes.upsert(read(kube.NodeObject, *objects), self.clock())
 
     def see_pods(self, *objects: Json) -> None:
-        self.pods.seen(read(kube.Pod, *objects), self.clock())
+        self.pods.upsert(read(kube.Pod, *objects), self.clock())
 
     def see_reports(self, *objects: Json, not_before_ago_s: float = math.inf) -> None:
         now = time.monotonic()
-        self.reports.seen(read(GpuNode, *objects), ServerClock(NOON, now, now - not_before_ago_s))
+        self.reports.upsert(read(GpuNode, *objects), ServerClock(NOON, now, now - not_before_ago_s))
 
     def told(self) -> list[tuple[str, str]]:
         """The events to write: node and text."""

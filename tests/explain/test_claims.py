@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.explain.explain import explain
-from scheduler_ext.explain.in_words import asking
+from scheduler_ext.explain.in_words import request_line
 from scheduler_ext.whatif.capacity import capacity
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.dra import device_selector
@@ -723,7 +723,8 @@ def test_a_claim_that_holds_a_device_ties_its_pods_to_the_node() -> None:
     assert explanation["best"] == ["single"]
     assert explanation["counts"] == {"resourceclaim not available on the node": 2}
     assert (
-        asking(explanation) == "Pod default/second asks the devices that ResourceClaim default/shared holds"
+        request_line(explanation)
+        == "Pod default/second asks the devices that ResourceClaim default/shared holds"
     )
     assert explanation["warnings"] == []
 

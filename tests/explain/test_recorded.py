@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from scheduler_ext.explain.recorded import decision_row
-from scheduler_ext.explain.sentences import asks
+from scheduler_ext.explain.sentences import request_in_words
 from tests.explain.test_replay import running
 from tests.extender.preempting import whole_node
 from tests.extender.test_record import ask
@@ -31,4 +31,4 @@ def test_a_decision_has_its_best_node_or_the_reason() -> None:
 def test_a_request_in_words_has_the_models_that_it_would_take() -> None:
     wants = pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "model": "H100,A100"})
     (waiting,) = running(*whole_node("n", None), wants).pending()
-    assert asks(waiting.pod.request) == "1 × nvidia.com/gpu, model H100 or A100"
+    assert request_in_words(waiting.pod.request) == "1 × nvidia.com/gpu, model H100 or A100"

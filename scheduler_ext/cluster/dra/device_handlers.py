@@ -80,7 +80,7 @@ class DeviceHandler(CacheHandler[Any]):
         self.kind = device_kind.name
         self.by_uid = device_kind.by_uid
 
-    def seen(self, items: Sequence[Any], clock: ServerClock) -> None:
+    def upsert(self, items: Sequence[Any], clock: ServerClock) -> None:
         self._unlisted.difference_update(map(self.key, items))
         self._apply(self._kind.update, [self._kind.read(item) for item in items])
 

@@ -19,7 +19,7 @@ class BudgetHandler(EventHandler[selectors.PodDisruptionBudget]):
     together = 250
     by_uid = True
 
-    def seen(self, items: Sequence[selectors.PodDisruptionBudget], clock: ServerClock) -> None:
+    def upsert(self, items: Sequence[selectors.PodDisruptionBudget], clock: ServerClock) -> None:
         self._unlisted.difference_update(map(self.key, items))
         self.budgets.update({self.key(item): selectors.budget(item) for item in items})
 

@@ -25,7 +25,7 @@ class NodeHandler(CacheHandler[kube.NodeObject]):
     kind = "Node"
     together = 50
 
-    def seen(self, items: Sequence[kube.NodeObject], clock: ServerClock) -> None:
+    def upsert(self, items: Sequence[kube.NodeObject], clock: ServerClock) -> None:
         records = []
         for node in items:
             name = self.key(node)
@@ -34,7 +34,7 @@ class NodeHandler(CacheHandler[kube.NodeObject]):
             try:
                 records.append((name, node_record(node, self._resources)))
                 for follower in self.followers:
-                    follower.seen(name, node, self.facts[name])
+                    follower.upsert(name, node, self.facts[name])
             except QuantityError as error:
                 self.broken(Broken(name, "", str(error)))
         now = time.monotonic()

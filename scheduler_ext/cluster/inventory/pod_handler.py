@@ -34,7 +34,7 @@ class PodHandler(CacheHandler[kube.Pod]):
         with self._locked as cache:
             cache.demand.hold()
 
-    def seen(self, items: Sequence[kube.Pod], clock: ServerClock) -> None:
+    def upsert(self, items: Sequence[kube.Pod], clock: ServerClock) -> None:
         # By uid: of several events of one pod in one batch, the last counts.
         states: dict[str, PodState] = {}
         for pod in items:
@@ -49,7 +49,7 @@ class PodHandler(CacheHandler[kube.Pod]):
             if holds_gpus(state):
                 self.facts[uid] = pod_facts(pod)
             for follower in self.followers:
-                follower.seen(uid, pod, state)
+                follower.upsert(uid, pod, state)
         self._update(states, clock)
 
     def gone(self, item: kube.Pod | Broken) -> None:

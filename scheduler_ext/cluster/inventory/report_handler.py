@@ -31,7 +31,7 @@ class ReportHandler(CacheHandler[GpuNode]):
     # watch ran numbers its reports from 1.
     _uids: dict[str, str | None] = field(default_factory=dict, init=False)
 
-    def seen(self, items: Sequence[GpuNode], clock: ServerClock) -> None:
+    def upsert(self, items: Sequence[GpuNode], clock: ServerClock) -> None:
         for node in items:
             self._take(node, clock)
         self._changed()

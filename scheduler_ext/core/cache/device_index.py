@@ -18,7 +18,7 @@ from scheduler_ext.core.dra.device import (
     gpu_device,
     memory_mib,
 )
-from scheduler_ext.core.dra.device_names import Compile, DeviceNames, Names, admits, ask_resource
+from scheduler_ext.core.dra.device_names import Compile, DeviceNames, Names, admits, class_resource
 from scheduler_ext.core.dra.hosts import (
     CandidateDevice,
     CandidateDevices,
@@ -210,10 +210,10 @@ class DeviceIndex:
         names = self._names.now.asks
         if of_class not in names or not (is_known or of_class in self._of_gpus):
             return None
-        own = ask_resource(ask)
+        own = class_resource(ask)
         return own if own in names and own not in self._fresh else of_class
 
-    def asked(self, namespace: str, names: Iterable[str]) -> ClaimRequest:
+    def claim_request(self, namespace: str, names: Iterable[str]) -> ClaimRequest:
         """The requests of a pod's claims, except of those that hold devices already. A claim that is not
         known (yet) may ask any GPU. Any thread may call it."""
         asked = together(self._asked_as(namespace, name) for name in names)
@@ -263,7 +263,7 @@ class DeviceIndex:
         only_gpus = all(self.resource_of(each.ask) for each in claim.requests if each.choice)
         for request in claim.requests:
             ask, count, every, choice, admin, _ = request
-            name, own = self.resource_of(ask), ask_resource(ask)
+            name, own = self.resource_of(ask), class_resource(ask)
             if admin:
                 if ask not in self._admin:
                     missing.append("adminAccess")
@@ -342,12 +342,12 @@ class DeviceIndex:
         """Whether the devices of a request are counted as units of a node."""
         if request.admin or self.resource_of(request.ask) is not None:
             return not (request.admin or self._has_open)
-        return bool(request.devices) and ask_resource(request.ask) in self.others
+        return bool(request.devices) and class_resource(request.ask) in self.others
 
     def count_others(self, nodes: Mapping[str, Mapping[str, str]]) -> None:
         """Count what a running kube-scheduler counts itself, for the claims that wait and `nodes` with these
         labels: devices that are no GPUs, those for admin access, and those that meet constraints. Until then,
-        and where that is not possible, `asked` says that they are not modelled."""
+        and where that is not possible, `claim_request` says that they are not modelled."""
         waiting = [each for each in self._claims.all() if each.devices is None]
         self._labels = nodes
         self.others, self._admin = self._counted(waiting, self._find)
@@ -366,7 +366,7 @@ class DeviceIndex:
             if request.admin:
                 admin.add(request.ask)
                 continue
-            others[ask_resource(request.ask)] = {
+            others[class_resource(request.ask)] = {
                 node: total(each.serves for each in found) for node, found in here.by_node.items()
             }
         return others, frozenset(admin)
@@ -375,7 +375,7 @@ class DeviceIndex:
         """The devices that a request may get, for admin access those that are held, too (allocateDevice in
         allocator_stable.go of k8s.io/dynamic-resource-allocation). None if no slice is known."""
         names = self._names.now
-        name = own if (own := ask_resource(ask)) in names.asks else DEVICE_CLASS_PREFIX + ask.device_class
+        name = own if (own := class_resource(ask)) in names.asks else DEVICE_CLASS_PREFIX + ask.device_class
         if name not in names.asks or not self._pools.names():
             return None
         selectors, wanted = names.selectors[name], amounts(dict(ask.capacity))
@@ -586,5 +586,5 @@ def with_claims(pending: PendingPod, devices: DeviceIndex | None) -> PendingPod:
     if devices is None or not pending.claims or pending.invalid is not None:
         return pending
     pod = pending.pod
-    units = (*pod.request.units, *devices.asked(pod.namespace, pending.claims).units)
+    units = (*pod.request.units, *devices.claim_request(pod.namespace, pending.claims).units)
     return replace(pending, pod=replace(pod, request=replace(pod.request, units=units)))

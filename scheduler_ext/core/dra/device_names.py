@@ -35,7 +35,7 @@ Compile = Callable[[Sequence[str]], DeviceExpressions]
 _Selectors = tuple[DeviceExpressions, ...]
 
 
-def ask_resource(ask: DeviceRequirements) -> str:
+def class_resource(ask: DeviceRequirements) -> str:
     """The name of a resource for the devices of an ask: that of its class, if it asks no more than this."""
     name = DEVICE_CLASS_PREFIX + ask.device_class
     if ask == DeviceRequirements(ask.device_class):
@@ -140,11 +140,11 @@ class DeviceNames:
         self._asked -= Counter(_own_asks(claim))
 
     def _has(self, ask: DeviceRequirements) -> bool:
-        return ask_resource(ask) in self.now.asks
+        return class_resource(ask) in self.now.asks
 
     def _find(self, devices: int) -> None:
         """Find all names again after a change of the classes."""
-        asks = {ask_resource(ask): ask for ask in map(DeviceRequirements, sorted(self._classes))}
+        asks = {class_resource(ask): ask for ask in map(DeviceRequirements, sorted(self._classes))}
         served = set(asks)
         for item in sorted(
             self._classes.values(), key=lambda each: (-each.created_at, each.name), reverse=True
@@ -166,11 +166,11 @@ class DeviceNames:
         asks = {name: ask for name, ask in now.asks.items() if ask == DeviceRequirements(ask.device_class)}
         waiting = [ask for ask in self._asked if self._has(ask)]
         waiting += [ask for ask in self._asked if not self._has(ask)]
-        present = [ask for ask in now.asks.values() if ask_resource(ask) not in asks]
+        present = [ask for ask in now.asks.values() if class_resource(ask) not in asks]
         own = dict.fromkeys(
             ask for ask in chain(waiting, present, former) if ask.device_class in self._classes
         )
-        asks |= {ask_resource(ask): ask for ask in list(own)[: _most(devices)]}
+        asks |= {class_resource(ask): ask for ask in list(own)[: _most(devices)]}
         selectors = {name: now.selectors.get(name) or self._selectors(ask) for name, ask in asks.items()}
         self.now = Names(asks, now.served, selectors, now.of_gpus)
 

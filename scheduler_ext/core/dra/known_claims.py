@@ -92,8 +92,8 @@ class KnownClaims:
     any_gpu: tuple[UnitRequest, ...] = ()
     problems: Mapping[str, str] = field(default_factory=dict)
 
-    def asked(self, namespace: str, names: Iterable[str]) -> ClaimRequest:
-        """As DeviceIndex.asked."""
+    def claim_request(self, namespace: str, names: Iterable[str]) -> ClaimRequest:
+        """As DeviceIndex.claim_request."""
         found = ((name, self.by_key.get(f"{namespace}/{name}")) for name in names)
         return together(each or unknown_claim(self.any_gpu, namespace, name) for name, each in found)
 

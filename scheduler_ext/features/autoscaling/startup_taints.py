@@ -84,7 +84,7 @@ class StartupTaints(OnDemand, NodeFollower):
         self._changed: dict[str, tuple[NodeFacts, float]] = {}
         self._problem: str | None = None
 
-    def seen(self, name: str, node: kube.NodeObject, facts: NodeFacts) -> None:
+    def upsert(self, name: str, node: kube.NodeObject, facts: NodeFacts) -> None:
         self._read[name] = facts if any(taint.key in TAINTS for taint in facts.taints) else None
 
     def forget(self, names: Collection[str]) -> None:

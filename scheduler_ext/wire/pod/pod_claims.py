@@ -15,7 +15,7 @@ from scheduler_ext.wire import kube
 class ClaimLookup(Protocol):
     """The claims of a cluster."""
 
-    def asked(self, namespace: str, names: Iterable[str]) -> ClaimRequest:
+    def claim_request(self, namespace: str, names: Iterable[str]) -> ClaimRequest:
         """The requests of the claims with these names."""
 
     def problem(self, resource: str) -> str | None:
@@ -34,7 +34,7 @@ def claim_request(pod: kube.Pod, claims: ClaimLookup | None) -> ClaimRequest:
         return ClaimRequest()
     if claims is None:
         return ClaimRequest(not_modelled=("resource claims (DRA)",))
-    return claims.asked(namespace_of(pod), names)
+    return claims.claim_request(namespace_of(pod), names)
 
 
 def namespace_of(pod: kube.Pod) -> str:

@@ -168,7 +168,7 @@ def test_a_cluster_read_once(server: ApiServer, transport: Transport, serve: Ser
     server.store.put(CLAIMS, resource_claim("monitor", request(adminAccess=True)))
     claims = cluster_state(transport, "", Configuration()).claims
     assert claims is not None
-    asked = claims.asked("default", ["monitor"])
+    asked = claims.claim_request("default", ["monitor"])
     assert (asked.units, asked.not_modelled) == ((), ())
     assert [hosts.admit("c") for hosts in claims.hosts("default", ["monitor"], {})] == [True]
 

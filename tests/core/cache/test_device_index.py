@@ -10,7 +10,7 @@ import pytest
 from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.dra import device_names
 from scheduler_ext.core.dra.device import NodeDevices
-from scheduler_ext.core.dra.device_names import MOST_ASKS, ask_resource
+from scheduler_ext.core.dra.device_names import MOST_ASKS, class_resource
 from scheduler_ext.core.dra.known_claims import ClaimRequest
 from scheduler_ext.core.dra.published import DeviceClass, DeviceRequirements, ResourceSlice, TaintRule
 from scheduler_ext.core.intree.affinity import Taint
@@ -117,7 +117,7 @@ def test_requirements_of_a_waiting_claim_have_a_name_of_their_own() -> None:
     index = index_of(GPU_CLASS, one_slice("node", [gpu(0), gpu(1, "NVIDIA L4")]))
     index.update_claim(waiting("h100", H100))
     assert index.take_renamed(10) == ["node"]
-    assert [ask_resource(H100) in names for names in names_of(index)] == [True, False]
+    assert [class_resource(H100) in names for names in names_of(index)] == [True, False]
     index.update_claim(waiting("second", H100))
     assert index.take_renamed(10) == [], "nothing is answered again"
 
@@ -129,14 +129,14 @@ def test_a_name_is_used_when_every_node_knows_it() -> None:
     index.update_claim(waiting("h100", H100))
     of_class = (UnitRequest(IMPLICIT, 1, by_claim=True),)
     beyond = ("requirements beyond the DeviceClass of ResourceClaim default/h100",)
-    assert index.asked("default", ["h100"]) == ClaimRequest(of_class, beyond)
+    assert index.claim_request("default", ["h100"]) == ClaimRequest(of_class, beyond)
     assert index.take_renamed(1, read=["b"]) == ["a"]
     assert index.take_renamed(1) == ["c"]
-    assert index.asked("default", ["h100"]).units == of_class, "c may still be on its way"
+    assert index.claim_request("default", ["h100"]).units == of_class, "c may still be on its way"
     assert index.take_renamed(1) == []
     assert not index.is_renaming
-    assert index.asked("default", ["h100"]) == ClaimRequest(
-        (UnitRequest(ask_resource(H100), 1, by_claim=True),)
+    assert index.claim_request("default", ["h100"]) == ClaimRequest(
+        (UnitRequest(class_resource(H100), 1, by_claim=True),)
     )
 
 
@@ -149,7 +149,7 @@ def test_names_stay_while_there_is_room_for_them() -> None:
     index.update_claim(waiting("h100", H100))
     assert index.take_renamed(10) == [], "pods of two templates that take turns"
     index.update_class(replace(GPU_CLASS, extended_resource=None))
-    assert ask_resource(H100) in names_of(index)[0]
+    assert class_resource(H100) in names_of(index)[0]
 
 
 def test_claims_with_too_many_different_requirements_count_as_those_of_their_class() -> None:
@@ -159,12 +159,12 @@ def test_claims_with_too_many_different_requirements_count_as_those_of_their_cla
         index.update_claim(waiting(f"c{i}", ask))
     index.settle()
     names_of(index)
-    assert [index.resource_of(ask) == ask_resource(ask) for ask in asks] == [*[True] * MOST_ASKS, False]
+    assert [index.resource_of(ask) == class_resource(ask) for ask in asks] == [*[True] * MOST_ASKS, False]
     assert index.resource_of(asks[-1]) == IMPLICIT
     index.remove_claim("uid-c0")
     index.update_claim(waiting("again", asks[-1]))
     index.settle()
-    assert index.resource_of(asks[-1]) == ask_resource(asks[-1]), "a claim that is gone makes room"
+    assert index.resource_of(asks[-1]) == class_resource(asks[-1]), "a claim that is gone makes room"
 
 
 def test_requirements_have_fewer_names_where_there_are_many_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_requirements_have_fewer_names_where_there_are_many_gpus(monkeypatch: py
     index = index_of(GPU_CLASS, one_slice("node", [gpu(i) for i in range(4)]), *claims)
     index.settle()
     names_of(index)
-    assert [index.resource_of(ask) == ask_resource(ask) for ask in asks] == [True, True, False]
+    assert [index.resource_of(ask) == class_resource(ask) for ask in asks] == [True, True, False]
 
 
 def test_a_claim_that_changes_keeps_its_gpu_when_slices_are_gone() -> None:

@@ -63,7 +63,7 @@ class FollowedNodes(NodeFollower):
         # What was seen since the last update; None: the node is gone.
         self._read: dict[str, tuple[NodeFacts, Amounts] | None] = {}
 
-    def seen(self, name: str, node: kube.NodeObject, facts: NodeFacts) -> None:
+    def upsert(self, name: str, node: kube.NodeObject, facts: NodeFacts) -> None:
         status = node.status or kube.NodeStatus()
         self._read[name] = facts, amounts_offered(quantities(status.allocatable))
 
@@ -104,7 +104,7 @@ class FollowedCluster(PodFollower):
         self._order: list[WaitingPod] = []
         self._resources_asked: Counter[str] = Counter()
 
-    def seen(self, uid: str, pod: kube.Pod, state: PodState) -> None:
+    def upsert(self, uid: str, pod: kube.Pod, state: PodState) -> None:
         self._read[uid] = self._as_followed(pod, state)
 
     def forget(self, uids: Collection[str]) -> None:

@@ -18,7 +18,7 @@ class GangPods(PodFollower):
         self._pods: dict[str, GangPod] = {}
         self._durations: dict[str, float] = {}
 
-    def seen(self, uid: str, pod: kube.Pod, state: PodState) -> None:
+    def upsert(self, uid: str, pod: kube.Pod, state: PodState) -> None:
         self._read(uid, pod)
 
     def unreadable(self, uid: str, pod: kube.Pod) -> None:

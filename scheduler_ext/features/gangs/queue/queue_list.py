@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.explain.explain import API_VERSION
-from scheduler_ext.explain.sentences import asks
+from scheduler_ext.explain.sentences import request_in_words
 from scheduler_ext.features.gangs.planning.plan import Entry, Plan, State
 from scheduler_ext.features.gangs.queue.estimate import WITHIN, StartEstimate
 from scheduler_ext.features.gangs.queue.start_estimates import QueueRow, QueueSource, StartEstimates
@@ -121,7 +121,7 @@ def _item(position: int, row: QueueRow, line: Mapping[str, Any] | None, now: flo
         "uid": None if gang is not None else first.uid,
         "gang": {"source": gang.source, "name": gang.name} if gang is not None else None,
         "members": _members(row) if gang is not None else [],
-        "asks": _asks(row) if gang is not None else asks(first.request),
+        "asks": _asks(row) if gang is not None else request_in_words(first.request),
         "priority": min(each.pod.priority for each in row.pods),
         "state": row.state.value,
         "nodes": dict(Counter(_nodes(row))),
@@ -136,7 +136,7 @@ def _item(position: int, row: QueueRow, line: Mapping[str, Any] | None, now: flo
 
 def _asks(row: QueueRow) -> str:
     """What the pods of a gang ask."""
-    found = Counter(asks(each.pod.request) for each in row.pods)
+    found = Counter(request_in_words(each.pod.request) for each in row.pods)
     if len(found) == 1:
         return f"{next(iter(found))} each"
     return "; ".join(f"{count} pod{'s' * (count > 1)}: {text}" for text, count in found.items())

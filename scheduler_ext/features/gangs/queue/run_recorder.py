@@ -20,7 +20,7 @@ class RunRecorder(PodFollower):
         self._running: dict[str, PodRun] = {}
         self.past = PastRuns(wall_time(), most)
 
-    def seen(self, uid: str, pod: kube.Pod, state: PodState) -> None:
+    def upsert(self, uid: str, pod: kube.Pod, state: PodState) -> None:
         if not isinstance(state, tuple) or isinstance(state, OtherPod):
             return
         holder, _ = state

@@ -27,7 +27,7 @@ class FailureCount(PodFollower):
     def listed(self) -> None:
         self._counting = True
 
-    def seen(self, uid: str, pod: kube.Pod, state: PodState) -> None:
+    def upsert(self, uid: str, pod: kube.Pod, state: PodState) -> None:
         if not holds_gpus(state):
             return
         # Prometheus sees no increase in a series that begins at 1.

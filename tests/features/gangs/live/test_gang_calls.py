@@ -141,10 +141,10 @@ def test_the_pods_that_leave_are_known_though_a_later_eviction_fails(
 
 def test_pods_without_a_gang_are_not_kept(server: ApiServer) -> None:
     kept = GangPods(ResourceNames())
-    kept.seen("uid-a", read(pod("a", {"nvidia.com/gpu": "1"})), None)
+    kept.upsert("uid-a", read(pod("a", {"nvidia.com/gpu": "1"})), None)
     assert (kept.all(), kept.known()) == ([], set())
     noted = pod("b", annotations=NOTES | {"gpu.scheduler-ext.io/max-duration": "2h"})
-    kept.seen("uid-b", read(noted), None)
+    kept.upsert("uid-b", read(noted), None)
     assert [each.name for each in kept.all()] == ["b"]
     assert kept.duration_s("uid-b") == 7200
     kept.forget(["uid-b"])
