@@ -1,8 +1,8 @@
 """The interface between the kernel and its features. The kernel knows no feature by name: `installed` reads
 their list, `features/installed.txt`."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
@@ -25,7 +25,8 @@ class Feature:
     its parts are named by their modules, which are imported when they are used. `settings` has its sections
     of the configuration (`wire.config`), `serving` what the feature does in `serve` (`server.serving`),
     `simulation` what it adds to simulations (`sim.extension`), `demo` what it adds to the demo (`cli.demo`),
-    and `selectors` the function `read_expression` for selectors of devices (`wire.dra.device_selector`)."""
+    and `selectors` the function `read_expression` for selectors of devices (`wire.dra.device_selector`).
+    `pages` has its pages about objects that are no workloads (`wire.kind_pages`)."""
 
     name: str
     commands: Sequence[Command] = ()
@@ -34,6 +35,7 @@ class Feature:
     simulation: str = ""
     demo: str = ""
     selectors: str = ""
+    pages: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache

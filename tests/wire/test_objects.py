@@ -200,9 +200,9 @@ def test_pods_by_node_are_those_that_still_hold_something() -> None:
             id="a Deployment without a template",
         ),
         pytest.param(
-            [{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "gpu"}}],
-            "no Pod in it; NodePool gpu has no pod template with containers; give .*; "
-            "see docs/features/autoscaling/autoscalers.md for this NodePool",
+            [{"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": "gpu"}}],
+            "no Pod in it; ScaledObject gpu has no pod template with containers; give .*; "
+            "see docs/tasks/scale-on-gpu-metrics.md for this ScaledObject",
             id="a kind that a page deals with",
         ),
         pytest.param(

@@ -4,6 +4,7 @@ from scheduler_ext.feature import Command, Feature
 
 FEATURE = Feature(
     name="defrag",
+    pages={"policy/PodDisruptionBudget": "docs/features/defrag/defragment.md"},
     commands=(
         Command(
             "defrag",

@@ -15,4 +15,14 @@ FEATURE = Feature(
         ),
     ),
     simulation="scheduler_ext.features.gangs.simulation.extension",
+    pages=dict.fromkeys(
+        (
+            "scheduling.k8s.io/PodGroup",
+            "scheduling.k8s.io/Workload",
+            "scheduling.x-k8s.io/PodGroup",
+            "scheduling.run.ai",
+            "scheduling.volcano.sh",
+        ),
+        "docs/features/gangs/gangs.md",
+    ),
 )

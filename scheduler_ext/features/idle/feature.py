@@ -6,6 +6,7 @@ FEATURE = Feature(
     name="idle",
     settings="scheduler_ext.features.idle.settings",
     serving="scheduler_ext.features.idle.serving",
+    pages={"autoscaling.k8s.io": "docs/features/idle/right-sizing.md"},
     commands=(
         Command(
             "idle",
