@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from flask import Blueprint, Response, abort
+from flask import Blueprint, Response, abort, current_app
 
 _RUNBOOKS = Path(__file__).with_name("runbooks")
 # Their folder in the sources, from which their links start.
@@ -23,11 +23,13 @@ _PAGE = """<!doctype html>
 <link rel="stylesheet" href="../page/page.css">
 </head>
 <body>
-<p><a href="./">All runbooks</a> · <a href="../page/">Live page</a></p>
+<p><a href="./">All runbooks</a>{live_page}</p>
 <pre class="runbook">{text}</pre>
 </body>
 </html>
 """
+# Where a feature serves it.
+_LIVE_PAGE = ' · <a href="../page/">Live page</a>'
 
 
 def runbooks_blueprint() -> Blueprint:
@@ -35,7 +37,7 @@ def runbooks_blueprint() -> Blueprint:
     OSError if they are not installed."""
     routes = Blueprint("runbooks", __name__)
     texts = {path.stem: path.read_text("utf-8") for path in _RUNBOOKS.iterdir() if path.suffix == ".md"}
-    pages = {name: _PAGE.format(title=name, text=_linked(text, texts)) for name, text in texts.items()}
+    linked = {name: _linked(text, texts) for name, text in texts.items()}
 
     @routes.get("/runbooks/<name>")
     def runbook(name: str) -> Response:
@@ -44,7 +46,9 @@ def runbooks_blueprint() -> Blueprint:
             abort(404)
         if stem != name:
             return Response(texts[stem], content_type="text/plain; charset=utf-8")
-        return Response(pages[name], content_type="text/html; charset=utf-8")
+        served = any(rule.rule == "/page/" for rule in current_app.url_map.iter_rules())
+        page = _PAGE.format(title=name, live_page=_LIVE_PAGE if served else "", text=linked[name])
+        return Response(page, content_type="text/html; charset=utf-8")
 
     @routes.get("/runbooks/")
     def index() -> Response:

@@ -18,6 +18,7 @@ from tests.pages import PAGE_EVENTS
 from tests.server.process.product import ONE_GPU
 from tests.server.process.server_process import eventually
 from tests.server.served import Served, served
+from tests.server.test_inspect_routes import NAVIGATION
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,15 @@ def test_the_page_is_at_the_root_and_its_files_are_its_own(server: Served) -> No
     assert script.headers["Content-Type"] == "text/javascript; charset=utf-8"
     known = server.inspect("/page/js/main.js", If_None_Match=script.headers["ETag"])
     assert known.status_code == 304
+
+
+def test_runbooks_have_a_link_to_it(server: Served) -> None:
+    assert '<a href="../page/">Live page</a>' in server.inspect("/runbooks/GPUExtenderDown").text
+
+
+def test_other_pages_may_have_a_link_to_it(server: Served) -> None:
+    assert server.inspect("/", **NAVIGATION).status_code == 302
+    assert server.inspect("/page/", **NAVIGATION).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["nosuch.js", "../app.py", "..%2fapp.py", "%2e%2e/app.py", "vendor/LICENSE"])
