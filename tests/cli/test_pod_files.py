@@ -62,14 +62,7 @@ def test_an_error_names_standard_input() -> None:
     assert told.startswith("standard input: neither YAML nor JSON")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "explain",
-        "capacity",
-        "defrag",
-    ],
-)
+@pytest.mark.parametrize("command", ["explain", "capacity"])
 def test_a_mistake_in_a_pod_is_blamed_on_its_file(cluster: Path, written: Written, command: str) -> None:
     path = written("pods.yaml", pod("bad", {WHOLE: "1", "cpu": "-1"}))
     problem = error_of(run(command, "--inventory", cluster, "-f", path))

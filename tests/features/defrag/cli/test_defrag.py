@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
-from tests.cli.commands import CONFIGURED, WHOLE, Written, run, saved, serving
+from tests.cli.commands import CONFIGURED, WHOLE, Written, error_of, run, saved, serving
 from tests.explain.explaining import mig
 from tests.features.defrag.planning import MIG_HALF, mig_node, whole_node, whole_pod
 from tests.kube_objects import Json, gpu, gpu_node, inventory, node, owned, pod
@@ -106,6 +106,12 @@ def test_the_age_of_a_saved_pod_ends_with_the_newest_report(written: Written) ->
     path = written("inventory.json", saved("2026-01-05T11:55:00Z"))
     answer = answered("--for", "2", "--inventory", path, status=3)
     assert answer["staying"] == [{"reason": "is younger than 600 s", "pods": 1}]
+
+
+def test_a_mistake_in_a_pod_is_blamed_on_its_file(fragmented: Path, written: Written) -> None:
+    path = written("pods.yaml", pod("bad", {WHOLE: "1", "cpu": "-1"}))
+    problem = error_of(run("defrag", "--inventory", fragmented, "-f", path))
+    assert problem.startswith(f"{path}: Pod default/bad: cpu: a negative amount")
 
 
 def test_the_value_at_risk_has_the_prices_of_costs(written: Written) -> None:
