@@ -6,9 +6,10 @@ from operator import attrgetter
 
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading
 from scheduler_ext.core.gpu.models import is_display
+from scheduler_ext.wire.report import MAX_DEVICES
 
 MAX_MIB = 2**24
-MAX_DEVICES, MAX_INDEX, MAX_INSTANCES = 64, 1023, 16
+MAX_INDEX, MAX_INSTANCES = 1023, 16
 _UUID = re.compile(r"(?!MIG-)[A-Za-z0-9][A-Za-z0-9._:/-]{0,95}")
 _INSTANCE_UUID = re.compile(r"MIG-[A-Za-z0-9._:/-]{0,92}")
 # Names of namespaces and containers, and of nodes and pods.

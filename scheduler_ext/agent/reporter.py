@@ -10,6 +10,7 @@ from itertools import starmap
 from typing import NamedTuple
 
 from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
+from scheduler_ext.cluster.api_paths import GPU_NODES
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
@@ -21,7 +22,6 @@ log = logging.getLogger(__name__)
 
 # The same in all releases: a field that an agent no longer applies disappears only if its owner is the same.
 FIELD_MANAGER = "scheduler-ext-agent"
-_GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 _OURS = {"fieldManager": FIELD_MANAGER, "force": "true"}
 # A few seconds old, from the API server's memory instead of its store, because thousands of agents ask.
 _FROM_CACHE = {"resourceVersion": "0"}
@@ -139,7 +139,7 @@ class Reporter:
         """The Node, after passing on the status of this boot; writes nothing. Raises ClusterError."""
         node = self._read_node()
         try:
-            written = self._of_this_boot(self._transport.get(f"{_GPU_NODES}/{self._name}").body)
+            written = self._of_this_boot(self._transport.get(f"{GPU_NODES}/{self._name}").body)
         except RefusedError as error:
             if error.status != _NOT_FOUND:
                 raise
@@ -160,7 +160,7 @@ class Reporter:
             self._create(node.uid)
         body = gpunode.status_body(self._name, self.numbered(status))
         try:
-            reply = self._transport.send("PATCH", f"{_GPU_NODES}/{self._name}/status", body, APPLY, _OURS)
+            reply = self._transport.send("PATCH", f"{GPU_NODES}/{self._name}/status", body, APPLY, _OURS)
         except RefusedError as error:
             if error.status == _NOT_FOUND:
                 # The GPUNode was deleted, or its Node was deleted and created again.
@@ -184,7 +184,7 @@ class Reporter:
 
     def _create(self, uid: str) -> gpunode.GpuNodeStatus | None:
         """Take over a GPUNode that was read or created; returns its status if it is from this boot."""
-        path, body = f"{_GPU_NODES}/{self._name}", gpunode.object_body(self._name, uid)
+        path, body = f"{GPU_NODES}/{self._name}", gpunode.object_body(self._name, uid)
         written = self._of_this_boot(self._transport.send("PATCH", path, body, APPLY, _OURS).body)
         self._created_for = uid
         return written

@@ -43,7 +43,7 @@ from scheduler_ext.wire.extender_args import (
     encode_priorities,
 )
 from scheduler_ext.wire.node_info import with_node
-from scheduler_ext.wire.planned_annotation import ONLY_NODE, only_node
+from scheduler_ext.wire.planned_annotation import may_have_only_node, only_node
 from scheduler_ext.wire.pod.pod_claims import ClaimLookup, claim_names
 from scheduler_ext.wire.pod.pod_identity import pod_name, pod_priority, pod_uid
 from scheduler_ext.wire.pod.pod_request import pod_request
@@ -54,8 +54,6 @@ log = logging.getLogger(__name__)
 _REMEMBERED_PODS = 64
 # Larger pods are not remembered: most have 2 to 10 kB, and any client may send one.
 _REMEMBERED_POD_BYTES = 64 * 1024
-# Occurs in the bytes of few pods.
-_ONLY_NODE = f'"{ONLY_NODE}"'.encode()
 # A request that causes the lookup of all tables that any decision may need.
 _SMALLEST_SHARE = GpuRequest(shares=ShareRequest((("", 1),)))
 
@@ -337,7 +335,7 @@ class Extender:
 
 def _in_place(args: ExtenderArgs) -> tuple[ExtenderArgs, list[str]]:
     """The request for the place of a gang's member alone, where it may have only one, and the other nodes."""
-    only = only_node(args.pod) if _ONLY_NODE in args.raw_pod else None
+    only = only_node(args.pod) if may_have_only_node(args.raw_pod) else None
     if only is None:
         return args, []
     kept = [i for i, name in enumerate(args.names) if name == only]

@@ -24,7 +24,7 @@ from scheduler_ext.extender.budgets import Budgets
 from scheduler_ext.extender.preemption_answers import BEHIND_S, PreemptionAnswers, likeliest
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.extender_args import PreemptionArgs, decode_preemption, encode_victims
-from scheduler_ext.wire.planned_annotation import ONLY_NODE, only_node
+from scheduler_ext.wire.planned_annotation import may_have_only_node, only_node
 from scheduler_ext.wire.pod.cached_pod import bound_pod
 from scheduler_ext.wire.pod.held_spec import held_spec
 from scheduler_ext.wire.pod.pod_amounts import other_requests
@@ -42,8 +42,6 @@ _RESCUE_S = 0.25
 _RESERVED = 0.1
 # The number of remembered refusals by filter, each of one pod on a node where it has its place.
 _REMEMBERED = 1024
-# Occurs in the bytes of few pods.
-_ONLY_NODE = f'"{ONLY_NODE}"'.encode()
 
 
 class Advice:
@@ -285,7 +283,7 @@ class Admissible:
 
 def _in_place(args: PreemptionArgs) -> PreemptionArgs:
     """The request for the place of a gang's member alone, where filter refuses every other node to it."""
-    only = only_node(args.pod) if _ONLY_NODE in args.raw_pod else None
+    only = only_node(args.pod) if may_have_only_node(args.raw_pod) else None
     if only is None:
         return args
     return PreemptionArgs(

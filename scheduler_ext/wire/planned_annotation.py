@@ -47,6 +47,15 @@ def planned_text(place: PlannedNode) -> str:
     return msgspec.json.encode(_PlannedValue(place.node, micro_time(place.until))).decode()
 
 
+# Occurs in the bytes of few pods, so that few are decoded.
+_ONLY_NODE_BYTES = f'"{ONLY_NODE}"'.encode()
+
+
+def may_have_only_node(raw_pod: bytes) -> bool:
+    """Whether a pod has to be decoded to know its only node."""
+    return _ONLY_NODE_BYTES in raw_pod
+
+
 def only_node(pod: kube.Pod) -> str | None:
     """The node that alone takes a member of a gang, "" for none; None: any."""
     return strings((pod.metadata or kube.ObjectMeta()).annotations).get(ONLY_NODE)
