@@ -15,7 +15,7 @@ from tests.pages import ROOT, blocks
 pytestmark = pytest.mark.process
 
 FEW = ("simulate", "trace", "--generate", "10", "--seeds", "42-43")
-PAGE = ROOT / "docs" / "tasks" / "write-a-policy.md"
+PAGE = ROOT / "docs" / "features" / "sim" / "write-a-policy.md"
 (EXAMPLE,) = blocks(PAGE.read_text(), "python")
 BROKEN = EXAMPLE.replace("idle_milli.astype", "idle.astype")
 

@@ -39,7 +39,7 @@ FEW = ("--policy", "best-fit", "--ties", "first", "--seeds", "42-43", "--lifetim
 @pytest.mark.process
 @pytest.mark.release
 def test_the_command_of_the_page_on_gangs_gives_the_rows_of_its_table() -> None:
-    page = (ROOT / "docs" / "features" / "gangs" / "simulate-gangs.md").read_text()
+    page = (ROOT / "docs" / "features" / "sim" / "simulate-gangs.md").read_text()
     (command,) = blocks(page, "sh")
     result = run(*command.split()[1:], "--generate", "4", *FEW)
     assert (result.exit_code, result.stderr) == (0, "")
