@@ -32,6 +32,9 @@ test-process: .venv ## Run the slow tests: most start a server, an agent or a be
 test-page: .venv ## Open the live page in a browser and use it (chromium and chromedriver)
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadscope -m browser tests/features $(ARGS)
 
+without: .venv ## Prove that a feature can be deleted: without it, all else passes (three minutes; FEATURE=gangs)
+	@.ci/without $(FEATURE)
+
 # The laws with a number of examples of their own (tests/examples.py), and the searches that are too long for every
 # change.
 LONG := $(addprefix tests/, core/preemption/test_preemption_oracle.py \
@@ -58,10 +61,12 @@ e2e-older: .venv ## Run a few of them on the older releases of Kubernetes
 		$(BIN)/python -m tests.e2e.cluster.binaries $$version && \
 		KUBERNETES_VERSION=$$version $(E2E) -m "smoke and not release" $(ARGS) || exit 1; done
 
+FEATURES = $(notdir $(patsubst %/,%,$(dir $(wildcard scheduler_ext/features/*/feature.py scheduler_ext/sim/feature.py))))
 # A part that fails does not stop the others.
 test-all: .venv ## Run all tests: those of CI, older releases in full, upgrades, images, pages, long laws, a soak (two hours)
 	@failed=; part() { echo; echo "== $$*"; $(MAKE) --no-print-directory "$$@" || failed="$$failed, $$*"; }; \
 	for target in check docs test-page test-long; do part $$target; done; \
+	for feature in $(FEATURES); do part without FEATURE=$$feature; done; \
 	part test ARGS="--hypothesis-profile=full -m 'not e2e and not browser and not process and not image'"; \
 	part test-process ARGS="--hypothesis-profile=full -m process"; \
 	part image-check ARGS="-m image"; \
@@ -240,7 +245,7 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable .
 	@touch $@
 
-.PHONY: help run reference bases chart image-check test test-all test-long test-page test-process e2e e2e-older check bench bench-bind bench-claims \
+.PHONY: help run reference bases chart image-check test without test-all test-long test-page test-process e2e e2e-older check bench bench-bind bench-claims \
 	bench-filter bench-live bench-page \
 	bench-placement bench-placement-floors bench-scheduler bench-scheduler-all digests docs docs-links image krew lock page-screenshot \
 	soak soak-gang clean .venv
