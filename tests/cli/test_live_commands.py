@@ -1,4 +1,4 @@
-"""why, nodes, node, pods and queue: of a running extender through a port-forward, and without one."""
+"""why, nodes, node and pods: of a running extender through a port-forward, and without one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.server.process.product import Product
 OURS = "/api/v1/namespaces/gpu-scheduler/pods"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases/gpu-scheduler"
 NOTE = "Note: answered from the cluster's objects, because no extender is available: "
-COMMANDS = ("nodes", "node node/mig-1", "pods", "queue", "why waits")
+COMMANDS = ("nodes", "node node/mig-1", "pods", "why waits")
 
 
 class World:
@@ -110,6 +110,11 @@ def shared(value: object) -> object:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_extender_and_the_objects_say_the_same(beside: World, command: str) -> None:
+    say_the_same(beside, command)
+
+
+def say_the_same(beside: World, command: str) -> None:
+    """A command answers from both sources alike."""
     words = command.split()
     of_extender, of_objects = (beside.json(*words, "--from", source) for source in ("extender", "cluster"))
     assert shared(of_extender) == shared(of_objects)
@@ -179,8 +184,7 @@ class TestNamespaces:
         assert without.run("pods", "-n", "research", "-o", "name")[1] == "pod/theirs\n"
         assert without.run("pods", "-n", "research", "-A") == without.run("pods", "-A")
         assert not without.run("pods")[1].startswith("NAMESPACE")
-        for command, said in (("pods", "No pods with GPUs"), ("queue", "No pods wait for GPUs")):
-            assert without.run(command, "-n", "empty")[2].endswith(f"{said} in namespace empty\n")
+        assert without.run("pods", "-n", "empty")[2].endswith("No pods with GPUs in namespace empty\n")
         config = json.loads(without.kubeconfig.read_text())
         config["contexts"][0]["context"]["namespace"] = "research"
         without.kubeconfig.write_text(json.dumps(config))
@@ -227,12 +231,3 @@ def test_a_bar_has_a_mark_for_each_use_of_memory(without: World) -> None:
     _, out, _ = without.run("node", "unseen-1")
     assert out.count(f"[{'?' * 40}] at most 81,920 of 81,920 MiB free, may be held") == 2
     assert without.run("node", "labels-1")[1].count("one of several, known by labels") == 8
-
-
-def test_the_queue_says_what_is_not_known(beside: World) -> None:
-    _, out, err = beside.run("queue")
-    assert "Note: planning is off (nominate.enabled)" in out
-    assert "Note: past run times are not remembered (queue.runTimes is 0)" in out
-    assert err == ""
-    _, out, _ = beside.run("queue", "--from", "cluster")
-    assert "Note: without an extender, neither planned nodes nor past run times are known" in out

@@ -1,4 +1,4 @@
-"""The benchmark of claims on a real control plane: each scheduler hands out the GPUs that a trace asks for."""
+"""The benchmark of claims on a real control plane: each scheduler hands out GPUs as a trace asks for them."""
 
 from __future__ import annotations
 
