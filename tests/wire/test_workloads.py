@@ -384,11 +384,7 @@ def test_an_object_that_does_not_say_its_pods_is_named_with_what_to_give(text: s
 
 def test_settings_of_nodes_beside_a_workload_are_no_workloads() -> None:
     job = document("batch/v1/Job", f"{{template: {TEMPLATE}}}")
-    others = (
-        "karpenter.sh/v1/NodePool",
-        "nvidia.com/v1/ClusterPolicy",
-        "kueue.x-k8s.io/v1beta2/ClusterQueue",
-    )
+    others = "nvidia.com/v1/ClusterPolicy", "kueue.x-k8s.io/v1beta2/ClusterQueue"
     (found,) = read(job, *(document(kind, "{limits: {nvidia.com/gpu: 8}}") for kind in others))
     assert found.unread == ()
 
