@@ -53,10 +53,8 @@ def not_offered(info: NodeInfo, beyond: Mapping[str, int]) -> list[dict[str, Any
 
 def _not_offered(info: NodeInfo, resource: str, count: int) -> str:
     offered = (info.allocatable or {}).get(resource, 0)
-    request_in_words = (
-        ask for pod in info.pods if pod.holds for ask in pod.request.units if ask.resource == resource
-    )
-    requested = sum(ask.count for ask in request_in_words)
+    asks = (ask for pod in info.pods if pod.holds for ask in pod.request.units if ask.resource == resource)
+    requested = sum(ask.count for ask in asks)
     if offered > requested and (problem := cordon_problem(info)):
         return f"{_units(info, resource, count)} not given to pods: {problem}"
     text = f"{_units(info, resource, count)} not offered: allocatable has {offered:,} {resource}"

@@ -1,4 +1,4 @@
-"""The settings of what is written for claims."""
+"""The settings of DeviceTaintRules."""
 
 from scheduler_ext.wire.config import Section
 

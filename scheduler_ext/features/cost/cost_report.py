@@ -29,7 +29,7 @@ _HELD = ("allocated", "idle", "unmeasured")
 _ALL = ("gpus", *_HELD, "free", "stranded", "unavailable", "total")
 
 
-class ClusterValues:
+class ClusterValueCache:
     """The ClusterValue of a snapshot; what did not change since the last one is not computed again. For one
     thread at a time."""
 
@@ -70,7 +70,7 @@ def cost_report(
     snapshot: Snapshot, readings: NodeReadings, facts: FactsOfPods, config: Configuration, now: float
 ) -> dict[str, Any]:
     """The Cost of a cluster at a wall time as plain JSON values: value per hour, the most expensive first."""
-    found = ClusterValues(config).of(snapshot, readings, facts, now)
+    found = ClusterValueCache(config).of(snapshot, readings, facts, now)
     namespaces = {name: all_of(kinds.values()) for name, kinds in found.namespaces.items()}
     return {
         "apiVersion": API_VERSION,

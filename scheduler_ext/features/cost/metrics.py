@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler_ext.features.cost.cost_report import ClusterValues
+from scheduler_ext.features.cost.cost_report import ClusterValueCache
 from scheduler_ext.server.metrics.namespaces import OTHERS, named
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.views.value_account import GpuKind, ValueAccount, all_of
@@ -23,7 +23,7 @@ class ValueMetrics(Collector):
     ) -> None:
         self._source = source
         self._wall_time = wall_time
-        self._cluster_values = ClusterValues(config)
+        self._values = ClusterValueCache(config)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         snapshot = self._source.snapshot
@@ -31,7 +31,7 @@ class ValueMetrics(Collector):
         namespaces: dict[str, ValueAccount] = {}
         if snapshot is not None:
             status = self._source.status()
-            found = self._cluster_values.of(snapshot, status.readings, status.facts, self._wall_time())
+            found = self._values.of(snapshot, status.readings, status.facts, self._wall_time())
             models = found.models
             namespaces = {name: all_of(kinds.values()) for name, kinds in found.namespaces.items()}
         yield from _by_model(models)

@@ -233,11 +233,11 @@ class Search:
 
 
 def _asks_the_same(one: PodInfo, other: PodInfo) -> bool:
-    def wishes(each: PodInfo) -> tuple[object, ...]:
+    def constraints(each: PodInfo) -> tuple[object, ...]:
         request, needs = each.request, each.needs
         return request.units, request.shares, request.models, needs.node_selector, needs.required_terms
 
-    return wishes(one) == wishes(other) and one.needs.tolerations == other.needs.tolerations
+    return constraints(one) == constraints(other) and one.needs.tolerations == other.needs.tolerations
 
 
 def _size(pod: MovablePod) -> tuple[int, int]:

@@ -70,7 +70,7 @@ def fails(error: str) -> SelectorAnswer:
 
 
 class UnreadableError(ValueError):
-    """A device of which this product cannot give a part to an expression as Kubernetes does."""
+    """A device with a part that this product cannot pass to an expression as Kubernetes does."""
 
 
 class _Equality(NamedTuple):

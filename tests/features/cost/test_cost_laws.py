@@ -13,7 +13,7 @@ from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.features.cost.cost_report import ClusterValues
+from scheduler_ext.features.cost.cost_report import ClusterValueCache
 from scheduler_ext.views.fragmentation import fragmentation_by_node
 from scheduler_ext.views.node_usage import node_usage
 from scheduler_ext.views.value_account import ClusterValue, all_of
@@ -53,7 +53,7 @@ def found(case: tuple[Snapshot, NodeReadings]) -> ClusterValue:
     """Of pods that have all run for long."""
     pods = (pod for node in case[0].nodes.values() for pod in node.info.pods)
     facts = {pod.uid: PodFacts(running_since=-86_400.0) for pod in pods}
-    return ClusterValues(CONFIG).of(*case, facts, 0.0)
+    return ClusterValueCache(CONFIG).of(*case, facts, 0.0)
 
 
 def worth(info: NodeInfo) -> float:
@@ -113,7 +113,7 @@ def test_free_and_stranded_value_are_that_of_the_unallocated_and_unusable_gpus(
         if any(device.mig.enabled for device in info.devices):
             continue
         alone = {name: replace(node, info=info)}
-        account = ClusterValues(CONFIG).of(replace(snapshot, nodes=alone), readings, {}, 0.0).total
+        account = ClusterValueCache(CONFIG).of(replace(snapshot, nodes=alone), readings, {}, 0.0).total
         rounding = PER_UNIT * 0.001 * max(1, account.gpus)
         assert account.free + account.stranded == pytest.approx(PER_UNIT * unallocated, abs=rounding)
         assert account.stranded == pytest.approx(PER_UNIT * unusable, abs=rounding)

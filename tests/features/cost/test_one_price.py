@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.features.cost.cost_report import ClusterValues, cost_report
+from scheduler_ext.features.cost.cost_report import ClusterValueCache, cost_report
 from scheduler_ext.features.defrag.movable import Rules, movable_pods
 from scheduler_ext.features.idle.idle_pods import idle_pod_list
 from scheduler_ext.views.listing import inventory_list
@@ -145,7 +145,7 @@ def test_a_pod_becomes_idle_without_any_change_but_the_time() -> None:
     running = pod("p", {WHOLE: "1"}, on="n")
     running["status"]["startTime"] = time_text(NOW - 60)
     there = state(gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=2 * HOUR)]), running)
-    snapshot, values = there.snapshot(PLAIN.sizing()), ClusterValues(PLAIN)
+    snapshot, values = there.snapshot(PLAIN.sizing()), ClusterValueCache(PLAIN)
     nodes = snapshot.nodes.values()
     for later_s, idle in ((0, 0.0), (1739, 0.0), (1740, 3.4)):
         now = NOW + later_s

@@ -180,10 +180,10 @@ class FollowedCluster(PodFollower):
         key = spec_key(spec)
         asked = self._asked.get(key)
         if asked is None:
-            asked = self._asked[key] = self._asked_anew(pod)
+            asked = self._asked[key] = self._read_spec(pod)
         return asked
 
-    def _asked_anew(self, pod: kube.Pod) -> _SpecRequest:
+    def _read_spec(self, pod: kube.Pod) -> _SpecRequest:
         # Gates are known from the pod's state, and no obstacle to the plan for others.
         gates = gates_in_words(pod)
         features = tuple(each for each in not_modelled(pod) if each not in gates and each not in PREFERENCES)
